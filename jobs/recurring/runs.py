@@ -59,7 +59,10 @@ def submit_due_runs(*, now: datetime, limit: int = ROUND_MAX) -> int:
         except Exception:
             # A fault in one schedule must not keep the others from running.
             _log.exception("schedule %s: its run failed", pk)
-            done += _handle(pk, now, is_failed=True)
+            try:
+                done += _handle(pk, now, is_failed=True)
+            except Exception:
+                _log.exception("schedule %s: its failure was not stored", pk)
     return done
 
 
@@ -133,9 +136,10 @@ def _decide(run: ScheduleRun, actor: Actor, now: datetime) -> None:
         # A refusal leaves nothing behind, and the older run goes on.
         with transaction.atomic():
             body = {**schedule.request, "team": schedule.team.display_path}
-            job = submit_job_here(read_job_request(body), actor=actor, now=now)
+            # The older run first, so that it does not count against the owner's limits.
             if previous is not None:
                 _cancel(previous, actor, now)
+            job = submit_job_here(read_job_request(body), actor=actor, now=now)
     except PortalError as refusal:
         _without_job(run, RunOutcome.REFUSED, refusal.detail)
         return

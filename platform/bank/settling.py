@@ -7,6 +7,7 @@ records their transfers. One transaction settles one interval: the transfers, th
 
 from __future__ import annotations
 
+import logging
 from calendar import monthrange
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Min, Q
 
 from bank.models import (
     CreditBank,
@@ -38,21 +40,26 @@ INTERVALS_MAX = 96
 #: Earnings expire after this many months.
 MONTHS_KEPT = 3
 TEAM, POOL = "team", "pool"
+log = logging.getLogger(__name__)
 _KEYS = UUID("2b0d5f58-7c5e-5d0a-8e0a-6f0f9a5b7c11")
 
 
 def settle_due(now: datetime) -> int:
     """Settle every interval that is over, of all banks that are on; return how many.
 
-    After a pause it catches up in the order of time.
+    After a pause it catches up in the order of time. A fault in one pool is logged and does not
+    keep the others from being settled.
     """
     settled = 0
     for bank in CreditBank.objects.filter(is_on=True).order_by("pk"):
         for credit_pool in _pools_of(bank):
-            for _ in range(INTERVALS_MAX):
-                if not settle_next_interval(credit_pool.pk, now):
-                    break
-                settled += 1
+            try:
+                for _ in range(INTERVALS_MAX):
+                    if not settle_next_interval(credit_pool.pk, now):
+                        break
+                    settled += 1
+            except Exception:
+                log.exception("%s: not settled since %s", credit_pool, credit_pool.settled_until)
     return settled
 
 
@@ -63,18 +70,27 @@ def first_boundary(moment: datetime) -> datetime:
 
 
 def _pools_of(bank: CreditBank) -> Sequence[CreditPool]:
-    """Return the credits of each pool in which the organization has a guarantee."""
+    """Return the credits of each pool in which the organization has a guarantee.
+
+    A pool without credits yet begins with its first quota there, but not before the switch.
+    """
     pools = Quota.objects.filter(
         node__organization=bank.organization_id, guaranteed_mgpu__gt=0, pool__archived_at=None
+    )
+    known = CreditPool.objects.filter(organization=bank.organization_id).values("pool_id")
+    first = (
+        pools.exclude(pool__in=known)
+        .values_list("pool_id")
+        .annotate(Min("changes__at", filter=Q(changes__before=None)))
     )
     CreditPool.objects.bulk_create(
         [
             CreditPool(
                 organization_id=bank.organization_id,
                 pool_id=pool,
-                settled_until=first_boundary(bank.switched_at),
+                settled_until=first_boundary(max(bank.switched_at, since or bank.switched_at)),
             )
-            for pool in pools.values_list("pool_id", flat=True).distinct()
+            for pool, since in first
         ],
         ignore_conflicts=True,
     )
@@ -83,9 +99,14 @@ def _pools_of(bank: CreditBank) -> Sequence[CreditPool]:
 
 @transaction.atomic
 def settle_next_interval(credit_pool_id: int, now: datetime) -> bool:
-    """Settle the next interval of the pool, and return whether it was over by `now`."""
-    locked = CreditPool.objects.select_for_update().select_related("pool")
-    credit_pool = locked.get(pk=credit_pool_id)
+    """Settle the next interval of the pool.
+
+    Return False where it was not over by `now`, or where another process settles the pool.
+    """
+    locked = CreditPool.objects.select_for_update(of=("self",), skip_locked=True)
+    credit_pool = locked.select_related("pool").filter(pk=credit_pool_id).first()
+    if credit_pool is None:
+        return False
     bank = CreditBank.objects.get(pk=credit_pool.organization_id)
     start = credit_pool.settled_until
     end = first_boundary(start + timedelta(seconds=1))
@@ -106,10 +127,11 @@ def settle_next_interval(credit_pool_id: int, now: datetime) -> bool:
         )
         books.take(paid)
         _store_lines(credit_pool, (start, end), uses, paid, now)
-    local = end.astimezone(zone)
-    if (local.hour, local.minute) == (0, 0):
+    # Not every day of every zone has a midnight, and intervals may be longer than a quarter.
+    day_before, day = (moment.astimezone(zone).date() for moment in (start, end))
+    if day_before != day:
         books.take(rules.expire(books.accounts, books.pool, at=int(end.timestamp())))
-        if local.day == 1:
+        if day_before.month != day.month:
             books.take(
                 rules.share_out(
                     books.accounts, books.pool, expires_at=_expiry(end, zone), limits=limits
@@ -171,7 +193,7 @@ class _Books:
                     # The rules of settlement keep the limits. Corrections may exceed them.
                     enforces_limits=False,
                 )
-                for one in self.transfers
+                for one in _summed(self.transfers)
             ],
             now=now.replace(microsecond=0),
         )
@@ -186,6 +208,20 @@ class _Books:
         if (kind, owner) not in self._ids:
             self._ids[kind, owner] = open_account(self._credit_pool.ledger, owner, kind).pk
         return self._ids[kind, owner]
+
+
+def _summed(transfers: Iterable[Transfer]) -> list[Transfer]:
+    """Return one transfer for each kind, payer and payee.
+
+    A payer pays the account of the pool once for each lender that is at its cap.
+    """
+    amounts: dict[tuple[rules.TransferKind, str | None, str | None], int] = {}
+    for one in transfers:
+        key = one.kind, one.payer, one.payee
+        amounts[key] = amounts.get(key, 0) + one.amount
+    return [
+        Transfer(payer, payee, amount, kind) for (kind, payer, payee), amount in amounts.items()
+    ]
 
 
 def _interval(uses: Iterable[TeamUse], weight: int) -> Interval:

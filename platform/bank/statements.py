@@ -67,7 +67,6 @@ def credits_in(organization: Node, pool: Pool) -> PoolCredits:
     quotas = Quota.objects.filter(
         node__organization=organization,
         node__kind=NodeKind.TEAM,
-        node__archived_at=None,
         pool=pool,
     ).select_related("node")
     ranks = ranks_of(organization)
@@ -75,6 +74,8 @@ def credits_in(organization: Node, pool: Pool) -> PoolCredits:
     for quota in quotas:
         unit = quota.guaranteed_mgpu * pool.weight
         balance = accounts.get((TEAM, str(quota.node_id)), 0)
+        if quota.node.archived_at is not None and not balance:
+            continue
         teams.append(
             TeamCredits(
                 team=quota.node,

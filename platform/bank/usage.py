@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import Q
 
 from quotas.models import Quota, QuotaChange
 
@@ -53,7 +54,10 @@ def _guarantees(
 ) -> Mapping[UUID, tuple[int, int, int]]:
     """Return by team the guarantee at `end`, its integral, and that of its lendable part."""
     quotas = Quota.objects.filter(
-        node__organization=organization, node__kind="team", node__archived_at=None, pool=pool
+        Q(node__archived_at=None) | Q(node__archived_at__gt=start),
+        node__organization=organization,
+        node__kind="team",
+        pool=pool,
     )
     steps: dict[UUID, list[tuple[datetime, int, int]]] = {}
     changes = QuotaChange.objects.filter(quota__in=quotas, at__gt=start).order_by("-at", "-pk")

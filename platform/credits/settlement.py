@@ -226,19 +226,20 @@ def _raise_poorest(
 
     The poorest team is raised to the level of the next, then both, and so on. Units that do not
     divide go by largest remainder, then by id. Levels are integers: balance over guarantee, times a
-    multiple of all guarantees.
+    multiple of all guarantees. A team that lost its guarantee meanwhile counts as in `_richness`.
     """
     if total <= 0:
         return {}
-    scale = lcm(*(books[team].guaranteed for team in most))
-    per_unit = {team: scale // books[team].guaranteed for team in most}
+    parts_of = {team: max(1, books[team].guaranteed) for team in most}
+    scale = lcm(*parts_of.values())
+    per_unit = {team: scale // parts_of[team] for team in most}
     low = {team: books[team].balance * per_unit[team] for team in most}
     high = {team: low[team] + most[team] * per_unit[team] for team in most}
     # At each level: by how much the sum of the guarantees that are being raised changes.
     changes: dict[int, int] = {}
     for team in most:
-        changes[low[team]] = changes.get(low[team], 0) + books[team].guaranteed
-        changes[high[team]] = changes.get(high[team], 0) - books[team].guaranteed
+        changes[low[team]] = changes.get(low[team], 0) + parts_of[team]
+        changes[high[team]] = changes.get(high[team], 0) - parts_of[team]
     left, level, slope = total * scale, min(low.values()), 0
     for until in sorted(changes):
         if slope * (until - level) >= left:
@@ -250,7 +251,7 @@ def _raise_poorest(
     parts = slope or 1
     reached, unit = level * parts + (left if slope else 0), parts * scale
     exact = {
-        team: min(most[team] * unit, max(0, (reached - low[team] * parts) * books[team].guaranteed))
+        team: min(most[team] * unit, max(0, (reached - low[team] * parts) * parts_of[team]))
         for team in most
     }
     shares = {team: amount // unit for team, amount in exact.items()}

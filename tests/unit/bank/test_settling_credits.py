@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import DatabaseError, connection, transaction
 
 from bank.models import CreditBank, CreditLot, CreditPool, Settlement, SettlementLine
 from bank.settling import INTERVALS_MAX, first_boundary, settle_due, settle_next_interval
+from bank.usage import uses_of
 from builders.billing_builders import a_metered_attempt, at
 from builders.portal_builders import a_pool, a_quota, a_team, an_organization
 from clusters.models import Pool
 from ledger.accounts import accounts_of
 from ledger.models import Transfer
-from quotas.models import InstallationPolicy, QuotaChange
+from quotas.models import InstallationPolicy, OrganizationPolicy, QuotaChange
 from tenants.models import Node
 
 pytestmark = pytest.mark.django_db
@@ -180,6 +182,80 @@ def test_earnings_expire_after_three_months_at_midnight_of_the_organization() ->
     paid = 8_000 * 1_000 * 900
     assert balances(credit_pool, teams) == {"a": -paid, "b": 0, "pool": paid}
     assert not CreditLot.objects.exists()
+
+
+def test_several_lenders_at_their_cap_pay_the_account_of_the_pool_once() -> None:
+    """With a cap of 0 nobody earns: a's payment for the GPUs of b and c goes to POOL as one sum.
+
+    Planted: a transfer for each lender with the same key.
+    """
+    organization, pool = an_organization(), a_pool()
+    teams = teams_of(organization, pool, a=8, b=8, c=4)
+    a_bank(organization, at(0), cap_s=0)
+    a_metered_attempt(teams["a"], 0, None, pool=pool, mgpu=20_000)
+    assert settle_due(at(960)) == 1
+    paid = 12_000 * 1_000 * 900
+    assert balances(CreditPool.objects.get(), teams) == {"a": -paid, "pool": paid}
+    assert [one.code for one in Transfer.objects.all()] == ["above_cap"]
+
+
+def test_a_lender_may_lose_its_guarantee_within_an_interval() -> None:
+    """b lent 8 GPUs for 300 s, and was guaranteed none after that.
+
+    Planted: a division by the guarantee at the end.
+    """
+    organization, pool = an_organization(), a_pool()
+    teams = teams_of(organization, pool, a=8, b=0)
+    (quota,) = teams["b"].quotas.all()
+    before = {"guaranteed_mgpu": 8_000, "lend_limit_mgpu": None}
+    after = {"guaranteed_mgpu": 0, "lend_limit_mgpu": None}
+    QuotaChange.objects.create(quota=quota, at=at(300), before=before, after=after, reason="none")
+    a_bank(organization, at(0))
+    a_metered_attempt(teams["a"], 0, 900, pool=pool, mgpu=16_000)
+    assert settle_due(at(960)) == 1
+    line = SettlementLine.objects.get(team=teams["b"])
+    assert line.lent == 8_000 * 1_000 * 300
+
+
+def test_a_fault_in_one_pool_does_not_keep_others_from_being_settled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Against: a fault that ends the round."""
+    banks = {}
+    for name in ("one", "two"):
+        organization, pool = an_organization(name), a_pool(name)
+        teams = teams_of(organization, pool, a=8, b=8)
+        a_bank(organization, at(0))
+        a_metered_attempt(teams["a"], 0, None, pool=pool, mgpu=16_000)
+        banks[name] = organization.pk
+
+    def uses(organization: UUID, *rest: Any) -> Any:
+        if organization == min(banks.values()):
+            raise ZeroDivisionError
+        return uses_of(organization, *rest)
+
+    monkeypatch.setattr("bank.settling.uses_of", uses)
+    assert settle_due(at(960)) == 1
+    assert "not settled since" in caplog.text
+
+
+def test_a_day_without_midnight_still_expires_and_shares_out(settings: Any) -> None:
+    """With intervals of an hour, no boundary is a midnight of Kolkata (UTC+5:30).
+
+    Planted: midnight exactly at a boundary.
+    """
+    settings.CREDITS_SETTLED_EVERY_S = 3_600
+    organization, pool = an_organization(), a_pool()
+    teams = teams_of(organization, pool, a=8, b=8)
+    OrganizationPolicy.objects.create(organization=organization, time_zone="Asia/Kolkata")
+    a_bank(organization, at(-6 * 3_600))
+    # GPUs that nobody is guaranteed pay POOL, which 1 November shares out.
+    a_metered_attempt(teams["a"], -6 * 3_600, -5 * 3_600, pool=pool, mgpu=8_000)
+    a_metered_attempt(teams["b"], -6 * 3_600, -5 * 3_600, pool=pool, mgpu=10_000)
+    assert settle_due(at(-5 * 3_600 + 60)) == 1
+    credit_pool = CreditPool.objects.get()
+    paid = 2_000 * 1_000 * 3_600
+    assert balances(credit_pool, teams) == {"b": -paid / 2, "a": paid / 2, "pool": 0}
 
 
 def test_a_bank_that_is_off_settles_nothing() -> None:

@@ -37,6 +37,7 @@ from connectors.kubernetes.objects.naming import (
     KEY,
     LOCAL_QUEUE,
     NOTICE,
+    OF_ATTEMPT,
     QUEUE_LABEL,
     STOPPED,
     TEAM,
@@ -77,6 +78,8 @@ _GATED_OWNERS = (
 PODS = ("", ("v1",), ("pods",))
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta1", "v1beta2")
+#: Labels that only the portal, and controllers on its behalf, may write.
+_OUR_LABELS = (ATTEMPT, CLUSTER, OF_ATTEMPT)
 _OURS = (CREATOR, STOPPED, KEY, NOTICE, ASKED)
 #: Kubernetes' own components that write to teams' namespaces, and Kueue by its own manifests.
 SYSTEM = (
@@ -357,7 +360,7 @@ def _is_nobodys(*more: str) -> str:
     """Return the condition that a new object has none of our own labels and annotations."""
     return " && ".join(
         [
-            *(f'!("{label}" in variables.labels)' for label in (ATTEMPT, CLUSTER)),
+            *(f'!("{label}" in variables.labels)' for label in _OUR_LABELS),
             *(f'!("{name}" in variables.annotations)' for name in (STOPPED, KEY, NOTICE, ASKED)),
             *more,
         ]
@@ -372,7 +375,7 @@ def _pod_rules(accounts: _Accounts) -> Object:
     ours = (
         _same(_OURS, "variables.annotations", "variables.before")
         + " && "
-        + _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
+        + _same(_OUR_LABELS, "variables.labels", "variables.labelsBefore")
     )
     return {
         "matchConstraints": {"resourceRules": _rules(*PODS, "CREATE", "UPDATE")},
@@ -411,7 +414,7 @@ def _stays_gated() -> str:
 
 def _gate_rules(accounts: _Accounts) -> Object:
     same_queue = _same((QUEUE_LABEL,), "variables.labels", "variables.labelsBefore")
-    same_labels = _same((ATTEMPT, CLUSTER), "variables.labels", "variables.labelsBefore")
+    same_labels = _same(_OUR_LABELS, "variables.labels", "variables.labelsBefore")
     suspended_before = _SUSPENDED.format("oldObject")
     return {
         "matchConstraints": {

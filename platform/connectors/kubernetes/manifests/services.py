@@ -24,6 +24,11 @@ _OF_CONTROLLERS = (
     *("batch.kubernetes.io/", "jobset.sigs.k8s.io/", "training.kubeflow.org/", "ray.io/"),
     *("trainer.kubeflow.org/", "job-name", "controller-uid"),
 )
+#: What stands before and after a name that is an address.
+_BEFORE_ADDRESS = re.compile(
+    r"(?://|(?:addr|address|host|hostname|server|endpoint|url)[\"']?[=\s:]+[\"']?)\Z", re.IGNORECASE
+)
+_AFTER_ADDRESS = re.compile(r":[0-9$]|\.svc\b")
 
 
 def service_spec(
@@ -63,7 +68,8 @@ def renamed_services(
 ) -> Callable[[str], str] | None:
     """Return what writes the names that the Services have here into a text; None without any.
 
-    A name counts where it stands as a word, alone or after the name of a host, and not in a path.
+    A name counts where it is an address: the whole text, after the name of a host or an option for
+    addresses, before a port or `.svc`, or in a URL. Elsewhere it may be any word.
     """
     services = {name: here for (kind, name), here in names.items() if kind == SERVICE}
     if not services:
@@ -76,6 +82,15 @@ def renamed_services(
     in_address = re.compile(rf"(?<=//)((?:[a-z0-9-]+\.)?)({listed})(?=[:/]|$)")
 
     def here(found: re.Match[str]) -> str:
+        before, after = found.string[: found.start()], found.string[found.end() :]
+        is_address = (
+            found[1]
+            or not (before or after)
+            or _AFTER_ADDRESS.match(after)
+            or _BEFORE_ADDRESS.search(before)
+        )
+        if not is_address:
+            return found[0]
         named = f"{found[1]}{services[found[2]]}"
         is_in_namespace = found[0] != found[1] + found[2]
         return f"{named}.{namespace}" if is_in_namespace else named

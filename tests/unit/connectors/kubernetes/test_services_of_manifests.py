@@ -138,11 +138,14 @@ def test_fields_of_odd_types_are_left_to_the_cluster(part: str, odd: str) -> Non
         ("leader.ring.default.svc.cluster.local", "leader.new.ns.svc.cluster.local"),
         ("torchrun --rdzv_endpoint ring:29400 run.py", "torchrun --rdzv_endpoint new:29400 run.py"),
         *((word, word) for word in ("ring.py", "./ring", "/data/ring/x", "string", "ring-2")),
+        ("run.py --master-addr=ring --steps 3", "run.py --master-addr=new --steps 3"),
+        ("export MASTER_ADDR=ring; run.py", "export MASTER_ADDR=new; run.py"),
+        *((word, word) for word in ("git checkout ring", "--role=ring", "python ring --steps 3")),
         *((word, word) for word in ("ring.distributed.run", "--ring=1", "ring_size", "a.ring.py")),
     ],
 )
-def test_a_name_counts_as_a_word_that_is_no_path(text: str, renamed: str) -> None:
-    """Planted: every occurrence, so that files and modules of that name were others."""
+def test_a_name_counts_where_it_is_an_address(text: str, renamed: str) -> None:
+    """Planted: every occurrence, so that files, modules and branches of that name were others."""
     change = renamed_services({("Service", "ring"): "new", ("Secret", "run"): "x"}, "ns")
     assert change is not None
     assert change(text) == renamed
