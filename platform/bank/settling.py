@@ -81,7 +81,7 @@ def _pools_of(bank: CreditBank) -> Sequence[CreditPool]:
     first = (
         pools.exclude(pool__in=known)
         .values_list("pool_id")
-        .annotate(Min("changes__at", filter=Q(changes__before=None)))
+        .annotate(since=Min("changes__at", filter=Q(changes__before=None)))
     )
     CreditPool.objects.bulk_create(
         [
