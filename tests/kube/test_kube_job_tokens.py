@@ -189,6 +189,15 @@ def test_a_job_submits_a_job_and_nobody_else_reads_its_token(
             person.submit(thief)
     # What is not of a job stays as it was.
     person.api.try_create(POD.collection(namespace), a_pod(namespace, with_token("own-token")))
+    # Nor does a container for debugging in the Pod that mounts it.
+    secured = shown[1]["spec"]["containers"][0]["securityContext"]
+    stolen = named["containers"][0]["env"]
+    debugging = {"name": "debug", "image": "x", "env": stolen, "securityContext": secured}
+    with pytest.raises(Forbidden, match="for the Pods of that job alone"):
+        admin.merge_patch(
+            f"{POD.path(namespace, shown[1]['metadata']['name'])}/ephemeralcontainers",
+            {"spec": {"ephemeralContainers": [debugging]}},
+        )
     # The Pods of a Job of theirs are refused when they are made.
     theirs = a_native_job("theirs", gpus=0, queue=None)
     theirs["spec"]["template"]["spec"] = spec

@@ -33,6 +33,7 @@ MANIFEST = "deploy/kubernetes/job-tokens.yaml"
 POLICY = "tidegate-tokens"
 REVIEWS_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 LOOKED_EVERY_S = 30.0
+_DEBUGGING = ("", ("v1",), ("pods/ephemeralcontainers",))
 
 
 def token_manifests() -> tuple[Object, ...]:
@@ -45,7 +46,8 @@ def _rules() -> Object:
     volumes = "(has(object.spec.volumes) ? object.spec.volumes : [])"
     containers = (
         "(object.spec.containers + "
-        "(has(object.spec.initContainers) ? object.spec.initContainers : []))"
+        "(has(object.spec.initContainers) ? object.spec.initContainers : []) + "
+        "(has(object.spec.ephemeralContainers) ? object.spec.ephemeralContainers : []))"
     )
     by_its_job = (
         f"((request.userInfo.username in {listed(CONTROLLERS)} || {BY_MASTERS}) && "
@@ -74,7 +76,13 @@ def _rules() -> Object:
     )
     message = "the token of a job is for the Pods of that job alone"
     return {
-        "matchConstraints": {"resourceRules": [resource_rule(*PODS, "CREATE")]},
+        "matchConstraints": {
+            "resourceRules": [
+                resource_rule(*PODS, "CREATE"),
+                # A container for debugging could read what the Pod mounts.
+                resource_rule(*_DEBUGGING, "UPDATE"),
+            ]
+        },
         "failurePolicy": "Fail",
         "validations": [
             validation(expression, message) for expression in (in_volume, otherwise, in_environment)
