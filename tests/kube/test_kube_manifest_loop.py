@@ -15,6 +15,7 @@ from quotas.models import Quota
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.kube]
 
+#: All Pods run for a second at least: usage has whole seconds.
 JOB = """
 apiVersion: batch/v1
 kind: Job
@@ -28,7 +29,7 @@ spec:
       containers:
       - name: trainer
         image: registry.example.com/train:1
-        command: [/bin/sh, -c, "trap 'exit 1' TERM; sleep 1000 & wait"]
+        command: [/bin/sh, -c, "trap 'sleep 2; exit 1' TERM; sleep 1000 & wait"]
         resources: {limits: {nvidia.com/gpu: 8}}
 """
 
@@ -45,7 +46,7 @@ spec:
           containers:
           - name: pytorch
             image: registry.example.com/train:1
-            command: [/bin/sh, -c, "trap 'exit 0' TERM; sleep 1000 & wait"]
+            command: [/bin/sh, -c, "trap 'sleep 2; exit 0' TERM; sleep 1000 & wait"]
             resources: {limits: {nvidia.com/gpu: 8}}
     Worker:
       replicas: 3
@@ -67,7 +68,7 @@ spec:
           - &container
             name: mpi
             image: registry.example.com/mpi:1
-            command: [/bin/sh, -c, "trap 'exit 0' TERM; sleep 1000 & wait"]
+            command: [/bin/sh, -c, "trap 'sleep 2; exit 0' TERM; sleep 1000 & wait"]
     Worker:
       replicas: 4
       restartPolicy: Never
@@ -79,7 +80,6 @@ spec:
 """
 
 
-#: Its Pods run for a second at least: usage has whole seconds.
 POD_GROUP = "---".join(
     f"""
 apiVersion: v1

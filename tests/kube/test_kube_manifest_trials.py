@@ -238,8 +238,12 @@ def test_the_pods_of_a_runtime_are_not_tried(rig: KubernetesRig) -> None:
     text = (RECORDINGS / "trainjob.yaml").read_text().replace("torch-distributed", "tried-torch")
     ranks = (RankSlot("", 4_000),) * 2
     (refused,) = a_trial(rig, text, slots=ranks).findings
+    # Two parts of the operator look for the runtime. Either may be the first to refuse.
     assert refused.detail.endswith(
-        "specified clusterTrainingRuntime must be created before the TrainJob is created"
+        (
+            "specified clusterTrainingRuntime must be created before the TrainJob is created",
+            "runtime 'tried-torch' not found",
+        )
     )
     container = {"name": "node", "image": "registry.example.com/torch:2"}
     pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
