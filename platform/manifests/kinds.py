@@ -125,21 +125,6 @@ def _pod(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
     return Shape((PodSet("main", needs, 1, 1, ()),), read_deadline(limit))
 
 
-def _leader_workers(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
-    spec = item.at("spec")
-    groups = or_default(spec.at("replicas").whole(), 1)
-    template = spec.at("leaderWorkerTemplate")
-    size = or_default(template.at("size").whole(1), 1)
-    workers = template.at("workerTemplate")
-    leaders = template.at("leaderTemplate")
-    leader = read_template(leaders if leaders.is_given else workers, claims)
-    pod_sets = [PodSet("leader", leader, groups, groups, (*leaders.path,), copies=max(1, groups))]
-    if size > 1:
-        needs, count = read_template(workers, claims), groups * (size - 1)
-        pod_sets.append(PodSet("workers", needs, count, count, workers.path, copies=max(1, groups)))
-    return Shape(tuple(pod_sets))
-
-
 def _cron_job(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
     spec = item.at("spec", "jobTemplate", "spec")
     return Shape(
@@ -177,9 +162,9 @@ KINDS: Mapping[tuple[str, str], Kind] = {
     ("ray.io", "RayJob"): Kind("ray.io/v1", read_ray_job),
     ("ray.io", "RayCluster"): Kind("ray.io/v1", read_ray),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): Kind(
+        # `leader_workers` reads it.
         "leaderworkerset.x-k8s.io/v1",
-        _leader_workers,
-        "is admitted by Kueue group by group, and jobs start whole; write a JobSet",
+        _nothing,
     ),
     ("batch", "CronJob"): Kind(
         "batch/v1",

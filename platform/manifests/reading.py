@@ -13,6 +13,7 @@ from manifests.fields import Field
 from manifests.findings import Finding, Findings, Verdict
 from manifests.jobs import ManifestJob, PodSet
 from manifests.kinds import KINDS, MAX_SECONDS, Kind
+from manifests.leader_workers import LEADER_WORKER_SET, read_leader_workers
 from manifests.other_objects import OTHER_OBJECTS, read_other_object
 from manifests.pod_groups import GROUP_MARKS, JOBSET_API, POD_GROUP, GroupedPod, read_pod_group
 from manifests.pods import PRIORITY, read_metadata
@@ -187,6 +188,11 @@ class _Reading:
         if name == "Pod" and POD_GROUP in marks:
             pod = GroupedPod(document, top, marks)
             self._groups.setdefault(marks[POD_GROUP][:NAME_MAX], []).append(pod)
+            return
+        if name == LEADER_WORKER_SET:
+            made = read_leader_workers(document, top, claims, self._findings)
+            job = self._add(made.document, made.field, made.shape, marks, JOBSET_API)
+            _check_sizes(top, job)
             return
         shape = kind.read(top, claims, marks)
         job = self._add(document, top, shape, marks, kind.api_version, not kind.refusal)

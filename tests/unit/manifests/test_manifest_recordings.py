@@ -26,7 +26,7 @@ SIZES: dict[str, tuple[str, int, int, tuple[str, int], int, bool]] = {
     "trainjob": ("TrainJob", 2, 2, (GPU, 4), 2, True),
     "rayjob": ("RayJob", 1, 1, (GPU, 1), 3, True),
     "raycluster": ("RayCluster", 4, 2, (GPU, 2), 5, True),
-    "leaderworkerset": ("LeaderWorkerSet", 6, 6, (GPU, 8), 6, False),
+    "leaderworkerset": ("JobSet", 6, 6, (GPU, 8), 6, True),
     "cronjob": ("CronJob", 1, 1, (GPU, 1), 1, False),
     "deployment": ("Deployment", 2, 2, (GPU, 1), 2, False),
 }
@@ -57,15 +57,6 @@ def test_a_manifest_is_read_with_its_size(name: str) -> None:
     ) == SIZES[name]
     assert found.is_accepted is job.is_run
     assert len(found.refusals) == (0 if job.is_run else 1)
-
-
-def test_a_kind_that_is_not_run_is_told_by_name_and_size() -> None:
-    (told,) = read_manifest(recorded("leaderworkerset")).refusals
-    assert (told.line, told.where) == (2, "document 1, LeaderWorkerSet: kind")
-    assert told.detail == (
-        "is admitted by Kueue group by group, and jobs start whole; write a JobSet. It has 6 Pods "
-        "with 8 nvidia.com/gpu each"
-    )
 
 
 def test_a_job_of_volcano_is_told() -> None:
