@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
@@ -20,6 +21,8 @@ class _Epoch(NamedTuple):
     """The state of the credits of one organization in one pool."""
 
     credit_pool: int
+    organization: UUID
+    pool: str
     epoch: int
     settled_until: datetime
 
@@ -38,7 +41,7 @@ class StoredBalances:
 def read_balances(before: StoredBalances | None = None) -> StoredBalances:
     """Return the balances of all banks that are on; `before` itself while no epoch changed.
 
-    The caller gives no `before` where the tree may have changed. Takes one query, or two.
+    The caller gives no `before` where the tree may have changed. Takes one query, or three.
     """
     with connection.cursor() as cursor:
         cursor.execute(_EPOCHS)
@@ -47,8 +50,24 @@ def read_balances(before: StoredBalances | None = None) -> StoredBalances:
             return before
         if not epochs:
             return StoredBalances()
-        cursor.execute(_BALANCES, [[one.credit_pool for one in epochs]])
-        return StoredBalances(epochs, tuple(cursor.fetchall()))
+        cursor.execute(_TEAMS, [list({one.organization for one in epochs})])
+        teams: dict[UUID, list[str]] = {}
+        for organization, team in cursor.fetchall():
+            teams.setdefault(organization, []).append(team)
+        cursor.execute(_ACCOUNTS, [[f"credits:{one.credit_pool}" for one in epochs]])
+        balances = {(ledger, team): balance for ledger, team, balance in cursor.fetchall()}
+    rows = [
+        (
+            team,
+            one.pool,
+            balances.get((f"credits:{one.credit_pool}", team), 0),
+            one.epoch,
+            one.settled_until,
+        )
+        for one in epochs
+        for team in teams.get(one.organization, ())
+    ]
+    return StoredBalances(epochs, tuple(rows))
 
 
 def balances_of(
@@ -82,19 +101,17 @@ def balances_of(
 
 
 _EPOCHS = """
-SELECT c.id, c.epoch, c.settled_until
+SELECT c.id, c.organization_id, c.pool_id::text, c.epoch, c.settled_until
 FROM bank_creditpool c
 JOIN bank_creditbank b ON b.organization_id = c.organization_id AND b.is_on
 ORDER BY c.id
 """
-_BALANCES = """
-SELECT n.id::text, c.pool_id::text, COALESCE(a.posted_credits - a.posted_debits, 0),
-    c.epoch, c.settled_until
-FROM bank_creditpool c
-JOIN tenants_node n
-    ON n.organization_id = c.organization_id AND n.kind = 'team' AND n.archived_at IS NULL
-LEFT JOIN ledger_account a
-    ON a.ledger = 'credits:' || c.id AND a.owner = n.id::text AND a.kind = 'team'
-WHERE c.id = ANY(%s)
-ORDER BY n.id, c.id
+_TEAMS = """
+SELECT organization_id, id::text FROM tenants_node
+WHERE organization_id = ANY(%s) AND kind = 'team' AND archived_at IS NULL
+ORDER BY id
+"""
+_ACCOUNTS = """
+SELECT ledger, owner, posted_credits - posted_debits FROM ledger_account
+WHERE ledger = ANY(%s) AND kind = 'team'
 """
