@@ -18,6 +18,8 @@ from jobs.schedule_models import (
 )
 from webapi.serializers import StrictSerializer, TextField, WholeNumberField, YesOrNoField
 
+#: Actions of a person on a schedule.
+SCHEDULE_ACTIONS = ("suspend", "resume", "delete")
 _CRON_HELP = (
     "Five fields as in crontab: minute, hour, day of month, month, day of week; or `@hourly`, "
     "`@daily`, `@weekly`, `@monthly`, `@yearly`"
@@ -119,7 +121,7 @@ class ScheduleSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True, help_text="When it was deleted")
     can = serializers.ListField(
-        child=serializers.ChoiceField(choices=["suspend", "resume", "delete"]),
+        child=serializers.ChoiceField(choices=SCHEDULE_ACTIONS),
         help_text="What the caller may do with it now",
     )
 

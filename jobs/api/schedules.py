@@ -118,7 +118,7 @@ class ScheduleList(APIView):
 
 
 class ScheduleDetail(APIView):
-    """One schedule."""
+    """A schedule: read, change, delete."""
 
     @extend_schema(
         operation_id="get_schedule",

@@ -93,7 +93,7 @@ class Settlement(models.Model):
 
 
 class SettlementLine(models.Model):
-    """One team's part of a settlement, in weighted millionths of a GPU-second. Append-only.
+    """A team's part of a settlement, in weighted millionths of a GPU-second. Append-only.
 
     `guaranteed` and `used` are integrals over the interval. `paid` and `unpaid` are what the team
     borrowed, and `lent` what it earned before its cap.

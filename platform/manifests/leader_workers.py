@@ -10,7 +10,7 @@ from manifests.documents import Document, Path
 from manifests.fields import Field
 from manifests.findings import Findings
 from manifests.jobs import PodSet
-from manifests.pod_groups import JOBSET_API, KINDS_MAX
+from manifests.pod_groups import JOBSET_API, KINDS_MAX, template_path
 from manifests.pods import Claims, PodNeeds, read_template
 from manifests.shapes import Shape, or_default
 
@@ -36,7 +36,7 @@ class LeaderWorkers(NamedTuple):
 
 
 class _Pod(NamedTuple):
-    """One Pod: its group and its place in it, the field of its template, and what it asks for."""
+    """A Pod: its group, its place in the group, the field of its template, and its needs."""
 
     group: int
     place: int
@@ -95,13 +95,9 @@ def read_leader_workers(
 
 def _pod_sets(pods: list[_Pod]) -> list[PodSet]:
     return [
-        PodSet(pod.name, pod.needs, 1, 1, _path_of(rank), ranks_from=rank)
+        PodSet(pod.name, pod.needs, 1, 1, template_path(rank), ranks_from=rank)
         for rank, pod in enumerate(pods)
     ]
-
-
-def _path_of(number: int) -> Path:
-    return ("spec", "replicatedJobs", number, "template", "spec", "template")
 
 
 def _jobset(document: Document, pods: list[_Pod], size: int) -> Document:
@@ -112,7 +108,7 @@ def _jobset(document: Document, pods: list[_Pod], size: int) -> Document:
         length = len(pod.template.path)
         for own, line in document.lines.items():
             if own[:length] == pod.template.path:
-                lines[(*_path_of(number), *own[length:])] = line
+                lines[(*template_path(number), *own[length:])] = line
         spec = {
             "backoffLimit": 0,
             "parallelism": 1,

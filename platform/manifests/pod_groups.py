@@ -152,7 +152,8 @@ def _is_of_job(mark: str) -> bool:
     return mark.startswith(_OF_KUEUE) and not mark.startswith(TOPOLOGY_MARKS)
 
 
-def _path_of(number: int) -> Path:
+def template_path(number: int) -> Path:
+    """Return the path of the Pod template of a JobSet's Job with this number, from 0."""
     return ("spec", "replicatedJobs", number, "template", "spec", "template")
 
 
@@ -166,7 +167,7 @@ def _pod_sets(kinds: Sequence[_Alike]) -> list[PodSet]:
                 one.needs,
                 one.count,
                 one.count,
-                _path_of(number),
+                template_path(number),
                 ranks_from=rank,
             )
         )
@@ -183,7 +184,7 @@ def _jobset(name: str, kinds: Sequence[_Alike]) -> Document:
     lines: dict[Path, int] = {(): kinds[0].first.document.line_of(())}
     jobs = []
     for number, one in enumerate(kinds):
-        path = _path_of(number)
+        path = template_path(number)
         for own, line in one.first.document.lines.items():
             if own[:1] in (("metadata",), ("spec",)) or not own:
                 lines[(*path, *own)] = line

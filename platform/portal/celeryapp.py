@@ -1,4 +1,4 @@
-"""Celery: housekeeping and due schedules on a timer. No running job depends on it."""
+"""Celery: timers of housekeeping, schedules and credits. A late timer loses nothing."""
 
 from __future__ import annotations
 

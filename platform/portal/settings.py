@@ -267,6 +267,7 @@ SPECTACULAR_SETTINGS = {
         "DecisionEnum": "jobs.api.cycles.KINDS",
         "ListedDecision": "jobs.models.DECISIONS",
         "JobAction": "jobs.api.serializers.ACTIONS",
+        "ScheduleAction": "jobs.api.schedule_serializers.SCHEDULE_ACTIONS",
         "LogStreamEnum": "jobs.reading.logs.STREAMS",
         "AttemptState": "jobs.models.AttemptState.values",
         "ReconciliationStatus": "billing.models.ReconciliationStatus.values",

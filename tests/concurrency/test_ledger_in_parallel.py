@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def is_recorded(*batch: NewTransfer) -> bool:
-    """Whether a batch was accepted; otherwise it was refused."""
+    """Return whether a batch was accepted and not refused."""
     try:
         record(batch, now=NOW)
     except (FloorReached, NotResolvable):

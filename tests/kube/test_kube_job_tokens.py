@@ -39,7 +39,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 @pytest.fixture
 def company(monkeypatch: pytest.MonkeyPatch) -> Company:
-    """One whose namespaces are nobody else's."""
+    """A company whose namespaces no other test uses."""
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
     company = a_company(new_slug())
     company.cluster.nodes.all().delete()
@@ -62,7 +62,7 @@ def loop(kubernetes_rig: KubernetesRig, company: Company, address: str) -> Kuber
 
 
 def apply_tokens(admin: KubeApi, rig: KubernetesRig, namespace: str) -> Iterator[None]:
-    """What an administrator applies, with the right to create Secrets in `namespace` alone.
+    """The manifests of an administrator, with the right to create Secrets in `namespace` alone.
 
     Others test what is not known without that right.
     """

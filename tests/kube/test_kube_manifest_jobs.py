@@ -223,7 +223,7 @@ def test_a_job_runs_more_pods_than_at_once(rig: KubernetesRig) -> None:
 
 
 def test_a_pod_that_fails_is_run_again_by_its_job(rig: KubernetesRig) -> None:
-    """It runs on, and says so.
+    """The manifest runs on, and its attempt says so.
 
     Planted: any exit code that is not 0 makes the job failed.
     """

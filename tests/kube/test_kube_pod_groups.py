@@ -79,7 +79,7 @@ def rig(kubernetes_rig: KubernetesRig) -> Iterator[KubernetesRig]:
 
 
 def test_a_group_of_pods_is_one_workload_with_a_log_for_each_pod(rig: KubernetesRig) -> None:
-    """It is held whole: nothing of it exists but its JobSet and Kueue's one Workload.
+    """A group is held whole: only its JobSet and Kueue's one Workload exist.
 
     Planted: ranks from 0 in each kind of Pod; the host name of an Indexed Job.
     """

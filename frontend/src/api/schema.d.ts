@@ -2379,13 +2379,6 @@ export interface components {
             user: string | null;
         };
         /**
-         * @description * `suspend` - suspend
-         *     * `resume` - resume
-         *     * `delete` - delete
-         * @enum {string}
-         */
-        Can6dfEnum: "suspend" | "resume" | "delete";
-        /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
          *     * `borrow_limit_mgpu` - borrow_limit_mgpu
@@ -2785,7 +2778,7 @@ export interface components {
         /** @description A new schedule, with what became of each line of its text. */
         CreatedSchedule: {
             /** @description What the caller may do with it now */
-            can: components["schemas"]["Can6dfEnum"][];
+            can: components["schemas"]["ScheduleAction"][];
             /**
              * @description What becomes of a due run while the job before it has not ended. `allow`: both go on. `forbid`: the new run is skipped. `replace`: the earlier job is cancelled
              *
@@ -5472,7 +5465,7 @@ export interface components {
         /** @description A schedule as lists show it. */
         Schedule: {
             /** @description What the caller may do with it now */
-            can: components["schemas"]["Can6dfEnum"][];
+            can: components["schemas"]["ScheduleAction"][];
             /**
              * @description What becomes of a due run while the job before it has not ended. `allow`: both go on. `forbid`: the new run is skipped. `replace`: the earlier job is cancelled
              *
@@ -5514,10 +5507,17 @@ export interface components {
             /** @description Username of the owner */
             user: string;
         };
+        /**
+         * @description * `suspend` - suspend
+         *     * `resume` - resume
+         *     * `delete` - delete
+         * @enum {string}
+         */
+        ScheduleAction: "suspend" | "resume" | "delete";
         /** @description A schedule with its request. */
         ScheduleDetail: {
             /** @description What the caller may do with it now */
-            can: components["schemas"]["Can6dfEnum"][];
+            can: components["schemas"]["ScheduleAction"][];
             /**
              * @description What becomes of a due run while the job before it has not ended. `allow`: both go on. `forbid`: the new run is skipped. `replace`: the earlier job is cancelled
              *
