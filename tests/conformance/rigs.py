@@ -170,11 +170,22 @@ class LocalRig(Rig):
         return int(self.record(key, "state.json")["supervisor"])
 
     def kill_supervisor(self, key: str) -> None:
-        """kill -9 the supervisor of `key`; nobody looks at the attempt until `observe`."""
-        pid = self.supervisor(key)
-        assert str(self.attempt(key)) in Path(f"/proc/{pid}/cmdline").read_text()
-        os.kill(pid, signal.SIGKILL)
+        """kill -9 the supervisor of `key`; nobody looks at the attempt until `observe`.
+
+        A supervisor writes its number after it has begun. Until then, the record names the one
+        before it, whose process is gone.
+        """
+        eventually(lambda: str(self.attempt(key)) in command_line(self.supervisor(key)))
+        os.kill(self.supervisor(key), signal.SIGKILL)
         eventually(lambda: not is_locked(f"{self.attempt(key)}/supervisor.lock"))
+
+
+def command_line(pid: int) -> str:
+    """The command line of a process; empty for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 class IsolatedRig(LocalRig):
