@@ -7,6 +7,7 @@ time instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -26,6 +27,9 @@ _MACROS = {
     "@hourly": "0 * * * *",
 }
 _FIELDS = 5
+_NAMES = "JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC|SUN|MON|TUE|WED|THU|FRI|SAT"
+#: The characters of crontab. cronsim knows more (`L`, `#`), which no cron of Kubernetes reads.
+_PLAIN = re.compile(rf"(?:{_NAMES}|[0-9*,/ -])+", re.IGNORECASE)
 #: A moment for which an expression is tried.
 _TRIED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -43,6 +47,11 @@ def check_cron(text: str) -> str:
         raise BadCron(
             "must have five fields: minute, hour, day of month, month, day of week, such as "
             f"0 3 * * *, or be one of {', '.join(_MACROS)}"
+        )
+    if not _PLAIN.fullmatch(_fields(plain)):
+        raise BadCron(
+            "may have numbers, names of months and days, and the signs * , - / only, "
+            "such as 0 3 * * MON-FRI"
         )
     try:
         next(CronSim(_fields(plain), _TRIED_AT))

@@ -40,9 +40,10 @@ def visible_schedules(actor: Actor) -> QuerySet[Schedule]:
 def listed_schedules(actor: Actor, *, team: str | None, username: str | None) -> QuerySet[Schedule]:
     """Return the visible schedules that have not ended, at or below the path `team`.
 
-    Raises InvalidRequest for a path that the actor cannot see.
+    Their requests, which may be large, are not read. Raises InvalidRequest for a path that the
+    actor cannot see.
     """
-    found = visible_schedules(actor).filter(ended_at=None)
+    found = visible_schedules(actor).filter(ended_at=None).defer("request")
     if team is not None:
         try:
             top = visible_node(actor, team)

@@ -114,7 +114,10 @@ def test_the_latest_moment_is_one_of_those_found_forward(
         ("61 * * * *", "has a wrong minute; write it as in crontab, such as 0 3 * * *"),
         ("0 24 * * *", "has a wrong hour"),
         ("0 0 30 2 *", "has a wrong day-of-month"),
-        ("0 0 * 2 MON#9", "has a wrong day-of-week"),
+        ("0 0 * * FRI-MON-SAT", "has a wrong day-of-week"),
+        ("0 0 L * *", "may have numbers, names of months and days, and the signs * , - / only"),
+        ("0 0 * * MON#2", "may have numbers"),
+        ("0 0 ? * *", "may have numbers"),
         ("0 " * 60, "must have at most 100 characters"),
     ],
 )
@@ -122,6 +125,12 @@ def test_what_is_no_expression_is_refused_with_what_is_wrong(text: str, detail: 
     with pytest.raises(BadCron) as refusal:
         check_cron(text)
     assert str(refusal.value).startswith(detail)
+
+
+@pytest.mark.parametrize("text", ["*/5 * * * *", "0 3 1 jan-JUL *", "0 3 * * mon-fri", "@Weekly"])
+def test_what_crontab_knows_is_an_expression(text: str) -> None:
+    """Planted: names of months and days were refused."""
+    assert check_cron(text) == text
 
 
 def test_white_space_is_made_single() -> None:

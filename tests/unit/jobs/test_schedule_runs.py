@@ -10,6 +10,7 @@ from django.db import IntegrityError, OperationalError, transaction
 
 from audit.models import AuditEvent
 from builders.job_builders import a_job
+from builders.parallel import at_once
 from builders.portal_builders import NOW, Company
 from builders.schedule_builders import FIRST, a_schedule
 from jobs.models import Job, Schedule, ScheduleRun
@@ -55,6 +56,19 @@ def test_a_due_run_is_a_job_of_the_owner(company: Company, bob: User) -> None:
     assert schedule.next_at == FIRST + HOUR
     assert submit_due_runs(now=late) == 0
     assert AuditEvent.objects.get(subject_id=str(job.pk)).actor == bob.login
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_timers_at_once_submit_a_run_once(
+    company: Company, bob: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Planted: the timer did not lock the schedule, and the second one failed on the run's key."""
+    schedules = [a_schedule(company, bob) for _ in range(5)]
+    done = at_once([lambda: submit_due_runs(now=FIRST)] * 3)
+    assert sum(done) == 5
+    assert [len(jobs_of(schedule)) for schedule in schedules] == [1] * 5
+    assert [runs_of(schedule) for schedule in schedules] == [[(FIRST, "submitted", "")]] * 5
+    assert caplog.records == []
 
 
 def test_of_missed_moments_only_the_last_one_runs(company: Company, bob: User) -> None:
