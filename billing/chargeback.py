@@ -15,7 +15,7 @@ from billing.capacity import (
     capacity_scope,
     withheld_pools,
 )
-from billing.models import RateCard, UsageClass
+from billing.models import HELD_CLASSES, RateCard, UsageClass
 from billing.periods import Period
 from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
@@ -245,7 +245,7 @@ def jobs_behind(
     with usage in both classes is listed once for each. Raises as `chargeback`, and Forbidden also
     without the right to see the jobs.
     """
-    wanted = list(UsageClass) if usage_class is None else [usage_class]
+    wanted = list(HELD_CLASSES) if usage_class is None else [usage_class]
     top = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
     places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
     nodes = _nodes(places)

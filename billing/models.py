@@ -307,10 +307,23 @@ class RateCard(models.Model):
 
 
 class UsageClass(models.TextChoices):
-    """The class of a GPU-second: guaranteed or borrowed."""
+    """The class of a GPU-second, which has its price.
+
+    `guaranteed` is inside the team's guarantee. `borrowed` is above it and paid by credits, where
+    the credit bank is on. `unpaid` is above it without credits. `fault` is use that a fault of the
+    cluster or an early preemption made worthless; it costs nothing.
+    """
 
     GUARANTEED = "guaranteed"
     BORROWED = "borrowed"
+    UNPAID = "unpaid"
+    FAULT = "fault"
+
+
+#: Classes in which a job holds GPUs. The other classes become known later.
+HELD_CLASSES = (UsageClass.GUARANTEED, UsageClass.BORROWED)
+#: Classes that may have a price. `unpaid` costs as much as `borrowed` where it has none.
+PRICED_CLASSES = (*HELD_CLASSES, UsageClass.UNPAID)
 
 
 class RateLine(models.Model):
@@ -333,7 +346,7 @@ class RateLine(models.Model):
                 condition=Q(price_nano__gte=0), name="rate_price_is_not_negative"
             ),
             models.CheckConstraint(
-                condition=Q(usage_class__in=["guaranteed", "borrowed"]),
+                condition=Q(usage_class__in=["guaranteed", "borrowed", "unpaid"]),
                 name="rate_usage_class_is_known",
             ),
             models.CheckConstraint(

@@ -110,7 +110,8 @@ pieces AS NOT MATERIALIZED (
     WHERE o.start_s <= o.since_s
 ),
 lines AS MATERIALIZED (
-    SELECT a.account, CASE l.usage_class WHEN 'guaranteed' THEN 1 ELSE 2 END AS class,
+    SELECT a.account,
+           array_position(ARRAY['guaranteed', 'borrowed', 'unpaid'], l.usage_class) AS class,
            l.price_nano,
            date_part('epoch', l.start)::bigint AS start_s,
            COALESCE(date_part('epoch', l."end")::bigint, {_EVER}) AS end_s

@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from billing.capacity import Withheld
 from billing.chargeback import CurrencySums, JobUse, Report, Row, Sums
-from billing.models import RateCard, RateLine, UsageClass
+from billing.models import PRICED_CLASSES, RateCard, RateLine, UsageClass
 from billing.pricing import PRICE_NANO_MAX
 from tenants.models import NodeKind
 from webapi.serializers import (
@@ -262,7 +262,7 @@ class RateLineSerializer(serializers.Serializer[RateLine]):
     id = serializers.UUIDField()
     pool = serializers.CharField(source="pool.name")
     device = serializers.ChoiceField(choices=DEVICES, source="pool.device", help_text=DEVICE_HELP)
-    usage_class = serializers.ChoiceField(choices=UsageClass.choices)
+    usage_class = serializers.ChoiceField(choices=PRICED_CLASSES)
     price_nano = serializers.IntegerField()
     start = serializers.DateTimeField()
     end = serializers.DateTimeField(allow_null=True, help_text="null: no end yet")
@@ -288,7 +288,7 @@ class RateLineCreateSerializer(StrictSerializer):
     """A new price."""
 
     pool = TextField(max_length=63)
-    usage_class = serializers.ChoiceField(choices=UsageClass.choices)
+    usage_class = serializers.ChoiceField(choices=PRICED_CLASSES)
     price_nano = WholeNumberField(min_value=0, max_value=PRICE_NANO_MAX)
     start = UtcTimeField()
     end = UtcTimeField(required=False, allow_null=True, default=None)

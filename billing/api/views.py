@@ -23,7 +23,7 @@ from billing.api.serializers import (
 )
 from billing.chargeback import GroupBy, JobKey, JobUse, chargeback, jobs_behind
 from billing.csv_export import csv_lines
-from billing.models import UsageClass
+from billing.models import HELD_CLASSES, UsageClass
 from billing.periods import Period, period_of
 from billing.pricing import add_rate_line, create_rate_card, end_rate_line, visible_cards
 from primitives.clock import SystemClock
@@ -92,7 +92,7 @@ class ReportJobsParameters(PeriodParameters, PageParameters):
     """The parameters of the jobs behind a number."""
 
     node: str = text("Path of the row's node", required="give the path of a node of the report")
-    usage_class: str | None = choice(UsageClass.values, "Only this class. Default: both")
+    usage_class: str | None = choice(HELD_CLASSES, "Only this class. Default: both")
 
 
 #: More digits than the usage of any attempt. It keeps a cursor's number within the database's
@@ -276,7 +276,7 @@ def _after(cursor: str, period: Period, now: datetime) -> tuple[Period, JobKey]:
     """Return the period with the time of the first page, and the job before this page."""
     as_of, mgpu_s, job_id, usage_class, team, pool = decode_cursor(cursor, parts=6)
     is_number = mgpu_s.isascii() and mgpu_s.isdigit() and len(mgpu_s) <= _USAGE_DIGITS_MAX
-    if not is_number or usage_class not in UsageClass.values:
+    if not is_number or usage_class not in HELD_CLASSES:
         raise InvalidRequest(
             "The cursor is not valid for this list. Start again without it.",
             errors=[FieldError("/cursor", "is not a cursor of this list")],

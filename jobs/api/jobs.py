@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from billing.models import UsageClass
+from billing.models import HELD_CLASSES
 from jobs.actions.cancellation import cancel_job, hold_job, release_job, requeue_job
 from jobs.api import serializers as shapes
 from jobs.api.job_tokens import WITH_JOBS
@@ -76,7 +76,7 @@ class JobParameters(PageParameters):
     submitted_at__gte: datetime | None = time()
     submitted_at__lt: datetime | None = time()
     usage_class: str | None = choice(
-        UsageClass, "Only jobs that hold GPUs now: all guaranteed, or in part borrowed"
+        HELD_CLASSES, "Only jobs that hold GPUs now: all guaranteed, or in part borrowed"
     )
     origin: str | None = choice(JobOrigin, "native: only jobs submitted directly to a cluster")
     array: UUID | None = uuid("The tasks of this array")

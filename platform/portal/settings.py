@@ -262,6 +262,8 @@ SPECTACULAR_SETTINGS = {
         "NodeRequestState": "clusters.models.NodeRequestState.values",
         "QuotaPushKind": "quotas.models.QuotaPushKind.values",
         "QuotaPushStatus": "quotas.models.QuotaPushStatus.values",
+        "UsageClass": "billing.models.UsageClass.values",
+        "PricedClass": "billing.models.PRICED_CLASSES",
         "JobState": "jobs.models.JobState.values",
         "TopologyLevel": "jobs.models.TOPOLOGIES",
         "DecisionEnum": "jobs.api.cycles.KINDS",

@@ -2441,7 +2441,7 @@ export interface components {
             pool: string;
             /** @description Path of the team */
             team: string;
-            usage_class: components["schemas"]["UsageClassEnum"];
+            usage_class: components["schemas"]["ChargebackJobUsageClassEnum"];
             /** @description Username */
             user: string;
         };
@@ -2450,6 +2450,14 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /**
+         * @description * `guaranteed` - Guaranteed
+         *     * `borrowed` - Borrowed
+         *     * `unpaid` - Unpaid
+         *     * `fault` - Fault
+         * @enum {string}
+         */
+        ChargebackJobUsageClassEnum: "guaranteed" | "borrowed" | "unpaid" | "fault";
         /**
          * @description Usage and cost from `start` to `end`.
          *
@@ -4638,6 +4646,13 @@ export interface components {
             /** @description Worth of one device relative to the reference GPU, per mille. Default for a new pool: 1000 for GPUs, 10 for cores */
             weight?: number;
         };
+        /**
+         * @description * `guaranteed` - guaranteed
+         *     * `borrowed` - borrowed
+         *     * `unpaid` - unpaid
+         * @enum {string}
+         */
+        PricedClass: "guaranteed" | "borrowed" | "unpaid";
         /** @description A priority class of an organization. A higher `order` means a higher priority. */
         PriorityClass: {
             description?: string;
@@ -5072,7 +5087,7 @@ export interface components {
             price_nano: number;
             /** Format: date-time */
             start: string;
-            usage_class: components["schemas"]["UsageClassEnum"];
+            usage_class: components["schemas"]["PricedClass"];
         };
         /** @description A new price. */
         RateLineCreateRequest: {
@@ -5083,7 +5098,7 @@ export interface components {
             price_nano: number;
             /** Format: date-time */
             start: string;
-            usage_class: components["schemas"]["UsageClassEnum"];
+            usage_class: components["schemas"]["PricedClass"];
         };
         /** @description The end of a price. */
         RateLineEndRequest: {
@@ -6043,12 +6058,6 @@ export interface components {
          * @enum {string}
          */
         TypeEnum: "training" | "distributed" | "interactive" | "inference" | "array";
-        /**
-         * @description * `guaranteed` - Guaranteed
-         *     * `borrowed` - Borrowed
-         * @enum {string}
-         */
-        UsageClassEnum: "guaranteed" | "borrowed";
         /** @description A person or service account. */
         User: {
             /** Format: date-time */

@@ -179,12 +179,14 @@ def test_an_instant_has_one_price() -> None:
             lambda s=start, e=end: line(start=at(s), end=None if e is None else at(e)),
         )
     refused("rate_price_is_not_negative", lambda: line(price_nano=-1))
-    refused("rate_usage_class_is_known", lambda: line(usage_class="stolen"))
+    for usage_class in ("stolen", "fault"):
+        refused("rate_usage_class_is_known", lambda one=usage_class: line(usage_class=one))
     refused("rate_line_has_a_length", lambda: line(end=at(20)))
     with pytest.raises(DatabaseError), transaction.atomic():  # a range that runs backwards
         line(end=at(19))
     line()
     line(usage_class="borrowed", start=at(15))
+    line(usage_class="unpaid", start=at(15))
     line(pool=a_pool("a100"), start=at(15))
 
 
