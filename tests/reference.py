@@ -50,6 +50,10 @@ REASONS = {
         "The job would delay a larger job that comes first.",
         "Set a time limit that ends before the time in the sentence.",
     ),
+    "behind_credits": (
+        "A team of equal rank with more credits comes first.",
+        "Wait, or let your guarantee be lent: lending earns credits.",
+    ),
     "behind_fair_share": (
         "A team that used less of its share comes first.",
         "Wait. Past use counts half after each half-life.",
@@ -114,6 +118,7 @@ REASONS = {
 }
 
 _TEAM, _DEPARTMENT = "ai-company/research/nlp", "ai-company/research"
+_AHEAD = "ai-company/research/vision"
 _EXAMPLES: dict[Code, dict[str, int]] = {
     Code.NEVER_FITS: {"need_mgpu": 16 * GPU, "could_ever_mgpu": 12 * GPU},
     Code.WAITING_FOR_GUARANTEE: {
@@ -136,6 +141,14 @@ _EXAMPLES: dict[Code, dict[str, int]] = {
         "grace_left_s": 252,
     },
     Code.BEHIND_HIGHER_PRIORITY: {"need_mgpu": 16 * GPU},
+    Code.BEHIND_CREDITS: {
+        "need_mgpu": 16 * GPU,
+        "free_mgpu": 0,
+        "largest_free_on_a_cluster_mgpu": 0,
+        "available_by_quota_mgpu": 40 * GPU,
+        "credits_tenths": -20,
+        "ahead_credits_tenths": 300,
+    },
     Code.BEHIND_FAIR_SHARE: {
         "need_mgpu": 16 * GPU,
         "taken_mgpu": 40 * GPU,
@@ -194,11 +207,12 @@ def _example(code: str) -> str:
     job = a_queued("job", "team", gpus=8, nodes=2)
     node = {
         Code.PARENT_LIMIT_REACHED: "department",
+        Code.BEHIND_CREDITS: "ahead",
         Code.BEHIND_FAIR_SHARE: "team",
         Code.BORROW_LIMIT_REACHED: "team",
     }.get(Code(code))
     waiting = Waiting("job", Code(code), _EXAMPLES[Code(code)], node)
-    return sentence(waiting, job, {"team": _TEAM, "department": _DEPARTMENT})
+    return sentence(waiting, job, {"team": _TEAM, "department": _DEPARTMENT, "ahead": _AHEAD})
 
 
 def reason_codes() -> str:

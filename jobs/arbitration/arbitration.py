@@ -17,9 +17,10 @@ from uuid import UUID
 
 from django.db import connection
 
-from arbiter.api.plan import Plan, Start
+from arbiter.api.plan import Plan, Start, Victim
 from arbiter.api.plan import Reclaim as PlannedReclaim
 from arbiter.api.snapshot import Slot
+from arbiter.explain.credit_order import victim_text
 from billing.fair_use import carry_on
 from billing.metering import Grant, record_classed, register_attempts
 from bulk.arrays import uuid_array
@@ -29,7 +30,7 @@ from jobs import lifecycle
 from jobs.arbitration.memory import Memory
 from jobs.arbitration.reasons import Reasons, store_reasons
 from jobs.arbitration.recording import Recorder, decides
-from jobs.arbitration.snapshots import unexplained
+from jobs.arbitration.snapshots import display_names, unexplained
 from jobs.execution.held_submissions import NEXT_NUMBER, Held, held_for, hold_for
 from jobs.intentions import start_intention, stop_intention
 from jobs.leadership import Leadership
@@ -438,6 +439,8 @@ def _apply_claims(
     claims: list[Reclaim] = []
     stops: list[_Stop] = []
     happenings: list[Happening] = []
+    is_by_credits = any(victim.by_credits for one in reclaims for victim in one.victims)
+    names = display_names() if is_by_credits else {}
     for planned in reclaims:
         beneficiary = jobs[UUID(planned.job)]
         victims = [(attempts.get(UUID(v.attempt)), v) for v in planned.victims]
@@ -481,6 +484,7 @@ def _apply_claims(
                         "attempt": attempt.number,
                         "grace_s": victim.grace_s,
                         "for_team": str(beneficiary.team_id),
+                        **_chosen_by_credits(victim, names),
                     },
                 )
             )
@@ -492,6 +496,11 @@ def _apply_claims(
     _stop_victims(stops, now)
     record_events(happenings)
     return len(claims), len(stops)
+
+
+def _chosen_by_credits(victim: Victim, names: Mapping[str, str]) -> dict[str, str]:
+    """Return why credits chose a victim, as a part of its history; empty if they did not."""
+    return {"why": victim_text(victim.by_credits[0], names)} if victim.by_credits else {}
 
 
 @dataclass(frozen=True, slots=True)

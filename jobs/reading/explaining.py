@@ -43,7 +43,8 @@ def explanation_of(view: JobView, *, actor: Actor, now: datetime) -> dict[str, A
             DISPATCHING, _joined(view.taken_back, _being_started(view, actor)), now
         )
     if job.state == JobState.PREEMPTING and view.attempt is not None:
-        sentence = _joined(_being_stopped(job, view.attempt, actor), _trouble(view, actor))
+        stopped = _being_stopped(job, view.attempt, actor)
+        sentence = _joined(stopped, view.why_chosen, _trouble(view, actor))
         return plain_explanation(NOT_WAITING, sentence, now)
     if job.cancel_requested_at is not None and job.state not in FINAL:
         sentence = _joined("It is being cancelled.", _trouble(view, actor))

@@ -238,6 +238,7 @@ class JobView:
     first_task: FirstTask | None = None
     guarantees: Sequence[tuple[str, int]] = ()
     taken_back: str = ""
+    why_chosen: str = ""
     archived: Sequence[str] = ()
 
 
@@ -278,6 +279,8 @@ def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:
     view = _views(array_text([job_id]), now=now)[0]
     if _waits_for_free_gpus(view.job):
         return replace(view, guarantees=_guarantees(view.job))
+    if view.job.state == JobState.PREEMPTING:
+        return replace(view, why_chosen=_why_chosen(view.job))
     if view.job.state in _PLACED and view.job.attempt_number > 1:
         return replace(view, taken_back=_taken_back(view.job))
     return view
@@ -291,8 +294,18 @@ def _taken_back(row: JobRow) -> str:
     return messages.first() or ""
 
 
+def _why_chosen(row: JobRow) -> str:
+    """Return why credits chose the job as a victim, or "" if they did not."""
+    notices = JobEvent.objects.filter(job_id=row.id, event="preempting").order_by("-pk")
+    detail = notices.values_list("detail", flat=True).first() or {}
+    return str(detail.get("why", ""))
+
+
 def _waits_for_free_gpus(row: JobRow) -> bool:
-    return row.explanation is not None and row.explanation["code"] == Code.WAITING_FOR_FREE_GPUS
+    return row.explanation is not None and row.explanation["code"] in (
+        Code.WAITING_FOR_FREE_GPUS,
+        Code.BEHIND_CREDITS,
+    )
 
 
 def _guarantees(row: JobRow) -> list[tuple[str, int]]:

@@ -231,6 +231,9 @@ def labels(numbers: Mapping[str, Any], device: str) -> list[tuple[str, str]]:
             shown.append((f"{words} {devices}", gpus(value)))
         elif name.endswith("_s"):
             shown.append((name.removesuffix("_s").replace("_", " "), duration(int(value))))
+        elif name.endswith("_tenths"):
+            words = name.removesuffix("_tenths").replace("_", " ")
+            shown.append((f"{words} in days of guarantee", f"{value / 10:g}"))
         elif name.endswith("_at"):
             shown.append((name.removesuffix("_at").replace("_", " "), moment_text(value)))
         else:

@@ -948,6 +948,23 @@ def test_r86_behind_fair_share_names_what_the_teams_used() -> None:
     )  # fmt: skip
 
 
+def test_r117_behind_credits_names_both_balances() -> None:
+    """All 8 GPUs are in use, and b comes before a by its credits alone."""
+    snapshot = a_snapshot(
+        quotas={"o": 2, "o/a": 1, "o/b": 1, "p": 6},
+        devices=devices(1),
+        running=[runs("outside", "p", 8)],
+        queued=[
+            a_queued("a", "o/a", gpus=8, submitted_at=NOW - 900),
+            a_queued("b", "o/b", gpus=8, submitted_at=NOW - 100),
+        ],
+        credits={"o/a": -2, "o/b": 30},
+    )
+    told = why(plan_of(snapshot), "a")
+    assert (told.code, told.node) == (Code.BEHIND_CREDITS, "o/b")
+    assert (told.numbers["credits_tenths"], told.numbers["ahead_credits_tenths"]) == (-20, 300)
+
+
 # -- credits and metering -----------------------------------------------------------------------
 
 

@@ -2748,6 +2748,7 @@ export interface components {
          *     * `waiting_for_free_gpus` - waiting_for_free_gpus
          *     * `waiting_for_reclaim` - waiting_for_reclaim
          *     * `behind_higher_priority` - behind_higher_priority
+         *     * `behind_credits` - behind_credits
          *     * `behind_fair_share` - behind_fair_share
          *     * `reserved_for_larger_job` - reserved_for_larger_job
          *     * `topology_fragmented` - topology_fragmented
@@ -2768,7 +2769,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `allow` - allow
          *     * `forbid` - forbid

@@ -60,7 +60,7 @@ export function WhyCard({
         ))}
         {explanation.node && (
           <div>
-            <dt>Decided at</dt>
+            <dt>{explanation.code === "behind_credits" ? "Comes first" : "Decided at"}</dt>
             <dd title={explanation.node}>{lastPart(explanation.node)}</dd>
           </div>
         )}
@@ -239,6 +239,9 @@ const NUMBER_LABELS: Record<string, string> = {
   being_freed_mgpu: "Being freed for its jobs",
   reserved_mgpu: "Reserved for larger jobs",
   taken_mgpu: "Given to other teams",
+  credits_tenths: "Credits, in days of guarantee",
+  ahead_credits_tenths: "Credits of the team ahead",
+  floor_tenths: "At the floor of",
   weight_permille: "Share of the weight",
   used_permille: "Share of recent use",
   use_factor_percent: "Use of its class counts at (%)",
@@ -264,6 +267,7 @@ function numberLabel(name: string, device: Device): string {
 function numberText(name: string, value: number): string {
   if (/(?:^|_)mgpu(?:$|_)/.test(name)) return formatGpus(value);
   if (name.endsWith("_permille")) return formatShare(value, 1000);
+  if (name.endsWith("_tenths")) return `${String(value / 10)} d`;
   if (name.endsWith("_at")) return formatExact(new Date(1000 * value));
   return name.endsWith("_s") ? formatDuration(value) : String(value);
 }

@@ -312,6 +312,39 @@ describe("the job page of a waiting job", () => {
     expect(screen.getByRole("button", { name: "Look ahead" })).toBeInTheDocument();
   });
 
+  it("names the team with more credits, and both balances in days", async () => {
+    // Planted: tenths of a day as they are; the team under "Decided at".
+    const numbers = { need_mgpu: 8_000, credits_tenths: -20, ahead_credits_tenths: 305 };
+    const job = aJob({
+      id: WAITING,
+      state: "queued",
+      attempt: 0,
+      current_attempt: null,
+      explanation: anExplanation({
+        victims: [],
+        estimated_start: null,
+        code: "behind_credits",
+        node: "acme/research/vision",
+        numbers,
+      }),
+    });
+    open(`/jobs/${WAITING}`, {
+      override: ({ path }) => (path === `/api/v1/jobs/${WAITING}` ? { status: 200, body: job } : undefined),
+    });
+    const card = await screen.findByRole("region", { name: "Why is it waiting?" });
+    const facts = within(card)
+      .getAllByRole("term")
+      .map((term) => `${term.textContent}: ${term.nextElementSibling?.textContent}`);
+    expect(facts).toEqual(
+      expect.arrayContaining([
+        "Cause: behind a team with more credits",
+        "Credits, in days of guarantee: -2 d",
+        "Credits of the team ahead: 30.5 d",
+        "Comes first: vision",
+      ]),
+    );
+  });
+
   it("points to no button that is not there", () => {
     // Planted: a plan, or a job that is held, is told to look ahead.
     const why = { code: "behind_fair_share", jobs_ahead: 2 } as const;

@@ -97,6 +97,7 @@ const CODE_WORDS: Record<Explanation["code"], string> & Record<string, string> =
   waiting_for_free_gpus: "waiting for free GPUs",
   waiting_for_reclaim: "waiting for reclaim",
   behind_higher_priority: "behind higher priority",
+  behind_credits: "behind a team with more credits",
   behind_fair_share: "behind fair share",
   reserved_for_larger_job: "GPUs are reserved for a larger job",
   topology_fragmented: "free GPUs are too scattered",

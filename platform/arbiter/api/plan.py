@@ -21,6 +21,7 @@ class Code(StrEnum):
     WAITING_FOR_FREE_GPUS = "waiting_for_free_gpus"
     WAITING_FOR_RECLAIM = "waiting_for_reclaim"
     BEHIND_HIGHER_PRIORITY = "behind_higher_priority"
+    BEHIND_CREDITS = "behind_credits"
     BEHIND_FAIR_SHARE = "behind_fair_share"
     RESERVED_FOR_LARGER_JOB = "reserved_for_larger_job"
     TOPOLOGY_FRAGMENTED = "topology_fragmented"
@@ -66,7 +67,13 @@ NUMBERS: Mapping[str, str] = {
     "overdue_s": "time since the victims should have been gone",
     "given_up_in_s": "time until the claim is given up",
     "starts_max": "limit of starts in one cycle",
-    "taken_mgpu": "GPUs beyond guarantees that this cycle gave to teams with less recent use",
+    "taken_mgpu": "GPUs beyond guarantees that this cycle gave to teams with more credits or with"
+    " less recent use",
+    "credits_tenths": "credits of the team less its holds, in tenths of a day of its guarantee",
+    "ahead_credits_tenths": "the same of the named team, which comes first; absent if it belongs to"
+    " another organization",
+    "floor_tenths": "floor of credits, in tenths of a day of a guarantee; only where the team is at"
+    " it, so that its borrowing is unpaid",
     "weight_permille": "weight of the named node among its siblings, per mille",
     "used_permille": "recent use of the named node among its siblings, per mille",
     "use_factor_percent": "how much of the use of its class counts; absent if all of it does",
@@ -89,15 +96,32 @@ class Start(NamedTuple):
     pool: str | None = None
 
 
+class ByCredits(NamedTuple):
+    """The credits for which an attempt is stopped, in tenths of a day of the guarantee.
+
+    `is_unpaid`: the team's credits are at the floor. `spared_team` has more credits, and its jobs
+    would be stopped later. Balances of teams without a guarantee are None.
+    """
+
+    is_unpaid: bool
+    tenths: int | None
+    spared_team: str | None
+    spared_tenths: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """An attempt to stop: notice now, forced stop `grace_s` seconds later."""
+    """An attempt to stop: notice now, forced stop `grace_s` seconds later.
+
+    `by_credits` has one row where credits decided that it is stopped before others.
+    """
 
     attempt: str
     job: str
     team: str
     mgpu: int
     grace_s: int
+    by_credits: tuple[ByCredits, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +181,8 @@ class Waiting(NamedTuple):
     """The reason why `job` still waits.
 
     `numbers` are named quantities, all integers, with names out of `NUMBERS`. `node` is the tree
-    node whose limit binds, if there is one. `jobs_ahead` counts the waiting jobs of the pool that
-    come before it in the order of service.
+    node whose limit binds, or the team with more credits, if there is one. `jobs_ahead`
+    counts the waiting jobs of the pool that come before it in the order of service.
 
     `earliest` and `latest` bound the start in epoch seconds; None means that no estimate can be
     made. `method` says how they were found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from arbiter.api.plan import Reclaim, Victim
+from arbiter.api.plan import ByCredits, Reclaim, Victim
 from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Balance, Claim, QueuedJob, RunningJob, Slot
 from arbiter.cache.claims import Earmark, cover_all, in_force, stand_in
@@ -203,9 +203,17 @@ class Pool:
         )
 
     def reclaim(
-        self, job: QueuedJob, team: int, place: Place, victims: Sequence[Holding]
+        self,
+        job: QueuedJob,
+        team: int,
+        place: Place,
+        victims: Sequence[Holding],
+        by_credits: Mapping[str, tuple[ByCredits, ...]],
     ) -> Reclaim:
-        """Stop the running `victims`, and make a claim on `place` for `job`."""
+        """Stop the running `victims`, and make a claim on `place` for `job`.
+
+        `by_credits` says why credits chose some of them, by attempt.
+        """
         if self.later is None:
             self.later = self.now.copy()
         for holding in victims:
@@ -226,7 +234,7 @@ class Pool:
         earmark.fits_guarantee = self.guarantees.fits(team, team, job.mgpu)
         self._count_new(job, team)
         self.earmarks[job.id] = earmark
-        return self._as_reclaim(earmark)
+        return self._as_reclaim(earmark, by_credits)
 
     def _stand_in(self, job: QueuedJob, claim: Claim, team: int) -> Holding:
         return stand_in(job, claim, team, self.config.priority(job.priority_class).order)
@@ -266,13 +274,16 @@ class Pool:
         for slot in holding.run.slots:
             unclaimed[slot.node] = unclaimed.get(slot.node, 0) + slot.mgpu
 
-    def _as_reclaim(self, earmark: Earmark) -> Reclaim:
+    def _as_reclaim(
+        self, earmark: Earmark, by_credits: Mapping[str, tuple[ByCredits, ...]]
+    ) -> Reclaim:
         """Return a claim of this cycle as the plan contains it."""
         job, place = earmark.job, earmark.place
         notices = []
         for holding in earmark.victims:
             run, grace_s = holding.run, self._grace_s(holding)
-            notices.append(Victim(run.attempt, run.job, run.team, holding.mgpu, grace_s))
+            why = by_credits.get(run.attempt, ())
+            notices.append(Victim(run.attempt, run.job, run.team, holding.mgpu, grace_s, why))
         slots = tuple(Slot(node, job.mgpu_per_node) for node in place.nodes)
         pool = self.name if job.others else None
         grace_until = earmark.claim.grace_until

@@ -25,6 +25,7 @@ from arbiter.explain.reasons import SpareTaken
 from arbiter.explain.usage import NewStart
 from arbiter.fairshare.fair_tree import FairShares, counted_mgpu
 from arbiter.placement.free_devices import Place
+from arbiter.preemption.by_credits import by_credits
 from arbiter.preemption.reclaim import Reclaimer
 from arbiter.queue.blocked_order import BlockedOrder
 from arbiter.queue.order import Age, Agenda, Priority, TeamQueue, UserQueue
@@ -432,7 +433,8 @@ class PoolCycle:
             if not victims and self._obstacles.of(queue, user_queue, source) is None:
                 self._start(queue, user_queue, source)
                 return None
-        self.reclaims.append(pool.reclaim(job, team, taking.place, victims))
+        why = by_credits(pool, team, mgpu, victims)
+        self.reclaims.append(pool.reclaim(job, team, taking.place, victims, why))
         claim = pool.earmarks[job.id].claim
         self._reclaimer.note_taken(claim.cluster, claim.slots)
         self.reserved.note_claim(pool.earmarks[job.id])

@@ -10,6 +10,7 @@ from arbiter.api.plan import Code, Waiting
 from arbiter.backfill.start_estimates import Foresight
 from arbiter.cache.claims import Earmark, in_order_of_grace
 from arbiter.cycle.service_position import position_of
+from arbiter.explain.credit_order import RicherAhead
 from arbiter.explain.reasons import Reason, Reasons, of_claimed
 from arbiter.explain.usage import InUse
 from arbiter.queue.order import Age, Position
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 #: Codes of jobs outside the order of service, because they cannot start at all.
 _OUTSIDE_OF_ORDER = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
+
+#: Codes of jobs that take GPUs as soon as enough come free.
+_TAKES_WHAT_COMES_FREE = frozenset(
+    (
+        Code.WAITING_FOR_FREE_GPUS,
+        Code.BEHIND_CREDITS,
+        Code.BEHIND_FAIR_SHARE,
+        Code.TOPOLOGY_FRAGMENTED,
+    )
+)
 
 #: The usual values of the fields after `jobs_ahead`.
 _REST = Waiting("", Code.NEVER_FITS)[5:]
@@ -68,6 +79,9 @@ class _Batches:
         #: The reason of each batch in the order, and the jobs outside the order with their reasons.
         self._of_batches: list[Reason] = []
         self._hopeless: list[tuple[Age, Reason]] = []
+        #: The batches that wait for free GPUs: number, position, fair-share and team of each.
+        self._borrowing: list[tuple[int, Position, tuple[int, ...], int]] = []
+        self._richer = RicherAhead(cycle.pool.tree) if cycle.pool.credits.are_any else None
         #: The batches of teams with reservations.
         self._reserving: set[int] = set()
         self._may_reserve = {one.team for one in cycle.reserved.reserved_jobs}
@@ -105,14 +119,16 @@ class _Batches:
             if cls.serving_node is not None:
                 serving_nodes.append(cls.serving_node)
             serving_node = min(serving_nodes, key=lambda node: cycle.pool.tree.level(node, team))
+            placed = position
             if serving_node != source:
-                _, level = position_at(serving_node)
+                placed, level = position_at(serving_node)
             reason = None if cls.code is None else reasons.of(team, cls, source, position)
             for user_queue in cls.user_queues:
                 used = shares.of_user(team, user_queue.user)
                 if reason is not None and user_queue.at < len(user_queue.jobs):
                     jobs = user_queue.jobs[user_queue.at :] if user_queue.at else user_queue.jobs
                     order.add(cls.priority.order, used, jobs, level)
+                    self._note_credits(reason, placed, team)
                     self._of_batches.append(reason)
                     self._foresight.add_batch(team, cls.shape, len(jobs), source)
                 if user_queue.refused:
@@ -125,8 +141,28 @@ class _Batches:
             self._reserving.update(range(first, len(self._of_batches)))
         order.end_team()
 
+    def _note_credits(self, reason: Reason, position: Position, team: int) -> None:
+        """Note a batch that takes what comes free, where credits may decide between teams."""
+        if self._richer is None or reason.code not in _TAKES_WHAT_COMES_FREE:
+            return
+        loads = self._cycle.shares.order(team)
+        self._richer.add(position, loads, team)
+        if reason.code is Code.WAITING_FOR_FREE_GPUS:
+            self._borrowing.append((len(self._of_batches), position, loads, team))
+
+    def _name_richer_teams(self) -> None:
+        """Give the reason BEHIND_CREDITS to jobs that wait for what a richer team takes first."""
+        if self._richer is None:
+            return
+        for at, position, loads, team in self._borrowing:
+            richer = self._richer.before(position, loads, team)
+            if richer is not None:
+                numbers = self._of_batches[at].numbers
+                self._of_batches[at] = self._reasons.behind(team, richer, numbers)
+
     def explained(self, ahead: int) -> list[Waiting]:
         """Return why each of the jobs waits; `ahead` other jobs come before them."""
+        self._name_richer_teams()
         jobs, batches = self._order.merged()
         codes, numbers, nodes = zip(*self._of_batches, strict=True) if jobs else ((), (), ())
         rows = zip(

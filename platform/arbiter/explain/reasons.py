@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from arbiter.api.plan import Code
 from arbiter.cache.claims import Earmark
 from arbiter.cache.pool import Pool
+from arbiter.explain.credit_order import Richer, SpareByCredits, credit_numbers
 from arbiter.explain.never import never_numbers, wants_numbers
 from arbiter.explain.usage import InUse
 from arbiter.fairshare.fair_tree import FairShares
@@ -56,7 +58,7 @@ class SpareTaken:
     before the first request.
     """
 
-    __slots__ = ("_before", "_shares", "_sorted", "_sources", "_tiers", "_totals")
+    __slots__ = ("_before", "_shares", "_sorted", "_sources", "_tiers", "_totals", "by_credits")
 
     def __init__(self, shares: FairShares) -> None:
         self._shares = shares
@@ -65,6 +67,7 @@ class SpareTaken:
         self._sorted: dict[tuple[tuple[int, int, int], int], tuple[list[int], list[int]]] = {}
         self._before: dict[tuple[tuple[int, int, int], int], Before] = {}
         self._totals: dict[int, tuple[int, int]] = {}
+        self.by_credits = SpareByCredits(shares.tree)
 
     def add(self, source: int, position: Position, team: int, mgpu: int) -> None:
         """Note that a start of `team` takes `mgpu` of the spare GPUs of `source`."""
@@ -74,6 +77,7 @@ class SpareTaken:
                 tier[node] = _Taken(self._shares.loads[node])
             tier[node].mgpu += mgpu
         self._sources.add(source)
+        self.by_credits.add(source, position, team, mgpu)
 
     def has_from(self, source: int) -> bool:
         """Return whether any start took spare GPUs of `source`."""
@@ -276,6 +280,13 @@ class Reasons:
         }
         return Reason(Code.RESERVED_FOR_LARGER_JOB, numbers)
 
+    def behind(self, team: int, richer: Richer, numbers: Mapping[str, int]) -> Reason:
+        """Return that `team` comes after a team with more credits; `numbers` say what it needs."""
+        pool = self._pool
+        of_credits = credit_numbers(pool.credits, pool.quota.guaranteed, team, richer)
+        node = None if richer.team == ROOT else pool.tree.ids[richer.team]
+        return Reason(Code.BEHIND_CREDITS, {**numbers, **of_credits}, node)
+
     def _free_for(self, shape: Shape) -> tuple[int, int]:
         """Return the free milli-GPU on all nodes for `shape`, and on the cluster that has most."""
         usable = (shape.clusters, shape.kinds)
@@ -327,6 +338,11 @@ class Reasons:
             if inside + by_others >= need:
                 # Numbers of other organizations are never shown.
                 return Reason(Code.BEHIND_FAIR_SHARE, fair)
+            richer = self._spare_taken.by_credits.richer(source, position, team)
+            if richer is not None and inside + by_others + richer.mgpu >= need:
+                if (taken_mgpu := inside + richer.inside_mgpu) >= need:
+                    numbers["taken_mgpu"] = taken_mgpu
+                return self.behind(team, richer, numbers)
         if need <= min(
             numbers["available_by_quota_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
         ):

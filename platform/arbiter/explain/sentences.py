@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from arbiter.api.plan import Code, Waiting
 from arbiter.api.snapshot import Level, QueuedJob
+from arbiter.explain.credit_order import credits_text
 from primitives.clock import from_epoch
 from primitives.units import DeviceKind, gpus_text
 
@@ -15,6 +16,7 @@ _IN_ORDER = frozenset(
     (
         Code.WAITING_FOR_FREE_GPUS,
         Code.WAITING_FOR_GUARANTEE,
+        Code.BEHIND_CREDITS,
         Code.TOPOLOGY_FRAGMENTED,
         Code.BORROW_LIMIT_REACHED,
         Code.PARENT_LIMIT_REACHED,
@@ -356,6 +358,19 @@ def _behind_higher_priority(waiting: Waiting, job: QueuedJob, terms: _Terms) -> 
     )
 
 
+def _behind_credits(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    numbers = waiting.numbers
+    ahead = None if waiting.node is None else terms.names.get(waiting.node)
+    if taken_mgpu := numbers.get("taken_mgpu"):
+        text = (
+            f"It needs {_need(waiting, job, terms)}. This cycle gave {terms.count(taken_mgpu)}"
+            " beyond guarantees to teams of equal rank with more credits or less recent use."
+        )
+    else:
+        text = _waiting_for_free_gpus(waiting, job, terms)
+    return f"{text} {credits_text(numbers, ahead)}"
+
+
 def _behind_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     factor = waiting.numbers.get("use_factor_percent")
     counts = "" if factor is None else f" {factor} % of the use of its class counts."
@@ -488,6 +503,7 @@ _WRITERS: Mapping[Code, Callable[[Waiting, QueuedJob, _Terms], str]] = {
     Code.WAITING_FOR_FREE_GPUS: _waiting_for_free_gpus,
     Code.WAITING_FOR_RECLAIM: _waiting_for_reclaim,
     Code.BEHIND_HIGHER_PRIORITY: _behind_higher_priority,
+    Code.BEHIND_CREDITS: _behind_credits,
     Code.BEHIND_FAIR_SHARE: _behind_fair_share,
     Code.RESERVED_FOR_LARGER_JOB: _reserved_for_larger_job,
     Code.TOPOLOGY_FRAGMENTED: _topology_fragmented,

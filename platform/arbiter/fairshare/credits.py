@@ -69,9 +69,23 @@ class Credits:
         Teams with unpaid borrowing come behind all paying ones. A team without a guarantee counts
         as one with the smallest possible guarantee.
         """
-        day = max(1, self._guaranteed[team]) * self._weight * TENTH_OF_A_DAY_S
-        tenths = self._to_spend.get(team, 0) // day
+        tenths = self.exact_tenths(team)
         return min(tenths, self._tenths_unpaid) if self.is_unpaid(team) else tenths
+
+    def exact_tenths(self, team: int) -> int:
+        """Return the same, even where the team's borrowing is unpaid."""
+        day = max(1, self._guaranteed[team]) * self._weight * TENTH_OF_A_DAY_S
+        return self._to_spend.get(team, 0) // day
+
+    @property
+    def are_any(self) -> bool:
+        """Return whether any team has a balance."""
+        return bool(self._to_spend)
+
+    @property
+    def floor_tenths(self) -> int:
+        """Return the floor in tenths of a day of a guarantee, rounded down."""
+        return -self._floor_s // TENTH_OF_A_DAY_S
 
     def is_unpaid(self, team: int) -> bool:
         """Return whether the team's borrowing is unpaid, because its credits are at the floor."""
