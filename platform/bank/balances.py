@@ -12,9 +12,8 @@ from django.conf import settings
 from django.db import connection
 
 from arbiter.api.snapshot import Balance, PoolWeight, Quota, RunningJob
-from arbiter.fairshare.decay import CHARGED_AT_START_S
 from bank.settling import SETTLED_AFTER
-from credits.settlement import SETTLEMENTS_MISSED
+from credits.settlement import held_credits
 
 
 class _Epoch(NamedTuple):
@@ -89,13 +88,14 @@ def balances_of(
         in_use[key] = in_use.get(key, 0) + run.mgpu
     guaranteed = {(quota.node, quota.pool): quota.guaranteed_mgpu for quota in quotas}
     weight_of = {one.pool: one.permille for one in weights}
-    alive_s = SETTLEMENTS_MISSED * settings.CREDITS_SETTLED_EVERY_S + SETTLED_AFTER.seconds
     found = []
     for team, pool, credits, epoch, settled_until in stored.rows:
-        held = 0
-        if (now - settled_until).total_seconds() < alive_s:
-            borrowed = max(0, in_use.get((team, pool), 0) - guaranteed.get((team, pool), 0))
-            held = borrowed * weight_of[pool] * CHARGED_AT_START_S
+        borrowed_mgpu = in_use.get((team, pool), 0) - guaranteed.get((team, pool), 0)
+        held = held_credits(
+            borrowed_mgpu * weight_of[pool],
+            unsettled_s=(now - settled_until - SETTLED_AFTER).total_seconds(),
+            settled_every_s=settings.CREDITS_SETTLED_EVERY_S,
+        )
         found.append(Balance(team, pool, credits, held, epoch))
     return tuple(found)
 

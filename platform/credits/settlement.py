@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import lcm
 
+from arbiter.fairshare.decay import CHARGED_AT_START_S
 from arbiter.quota.ratio import exact_ratio
 from primitives.units import largest_remainder
 
@@ -184,26 +185,15 @@ def share_out(
     return Settlement(tuple(books.values()), pool, tuple(transfers), {}, {}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Credits reserved for the future use of a borrowed attempt. Each settlement renews them."""
+def held_credits(borrowed: int, *, unsettled_s: float, settled_every_s: int) -> int:
+    """Return the credits that a team holds for the further run of its `borrowed` use per second.
 
-    team: str
-    amount: int
-    renewed_at: int
-
-
-def reserved_credits(holds: Iterable[Hold], *, at: int, settled_every_s: int) -> dict[str, int]:
-    """Return the reserved credits by team.
-
-    A hold expires at the second settlement in a row that did not renew it. So no hold lasts for
-    ever.
+    It is an hour of that use. Each settlement renews it. After `SETTLEMENTS_MISSED` intervals
+    without one it is 0, so no hold lasts for ever.
     """
-    found: dict[str, int] = {}
-    for hold in holds:
-        if at - hold.renewed_at < SETTLEMENTS_MISSED * settled_every_s:
-            found[hold.team] = found.get(hold.team, 0) + hold.amount
-    return found
+    if borrowed <= 0 or unsettled_s >= SETTLEMENTS_MISSED * settled_every_s:
+        return 0
+    return borrowed * CHARGED_AT_START_S
 
 
 def _richness(account: Account) -> int:
