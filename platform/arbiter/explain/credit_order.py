@@ -1,4 +1,4 @@
-"""The teams that come before another one because they have more credits (R-86a)."""
+"""The teams that come before another one because they have more credits (R-117)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TENTHS_PER_DAY = 10
 
 
 class Richer(NamedTuple):
-    """What teams with more credits took or ask for.
+    """Teams with more credits than another one, and what they took.
 
     `team` is one of them in the poorer team's organization, and `tenths` are its credits in tenths
     of a day of its guarantee. ROOT: all of them belong to other organizations. `mgpu` is what they
