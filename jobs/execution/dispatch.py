@@ -48,6 +48,7 @@ from outbox.delivery import CALLED_WITHIN, Finish, Handler, NotYet
 from outbox.models import Message, Quarantine
 from outbox.quarantine import is_quarantined
 from quotas.cluster_users import names_on
+from quotas.models import PriorityClass
 from quotas.pushes import PUSH_QUOTA
 from quotas.queries import graces_s
 from quotas.user_numbers import is_refused, needs_number, numbers_of, refusal
@@ -380,13 +381,15 @@ def _attempts(ids: Sequence[UUID]) -> list[Attempt]:
 _ATTEMPTS = f"""
 SELECT EXISTS (SELECT FROM {HeldSubmission._meta.db_table} h WHERE h.id = a.id),
        {columns(Attempt, "a")}, {columns(Cluster, "c")}, {columns(Job, "j")}, {columns(Node, "t")},
-       {columns(Pool, "p")}, {columns(User, "u")}, {columns(JobArray, "r")}
+       {columns(Pool, "p")}, {columns(User, "u")}, {columns(PriorityClass, "k")},
+       {columns(JobArray, "r")}
 FROM jobs_attempt a
 JOIN clusters_cluster c ON c.id = a.cluster_id
 JOIN jobs_job j ON j.id = a.job_id
 JOIN tenants_node t ON t.id = j.team_id
 JOIN clusters_pool p ON p.id = j.pool_id
 JOIN tenants_user u ON u.id = j.user_id
+JOIN quotas_priorityclass k ON k.id = j.priority_class_id
 LEFT JOIN jobs_jobarray r ON r.id = j.array_id
 WHERE a.id = ANY(%s::uuid[])
 """  # noqa: S608 - the names come from the models
@@ -425,6 +428,7 @@ def _attempt_of(row: Sequence[Any]) -> Attempt:
     job.team, row = taken(Node, row)
     job.pool, row = taken(Pool, row)
     job.user, row = taken(User, row)
+    job.priority_class, row = taken(PriorityClass, row)
     job.array = None if job.array_id is None else taken(JobArray, row)[0]
     return attempt
 

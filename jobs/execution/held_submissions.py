@@ -159,7 +159,7 @@ def submit_held(
         raise NotYet("Tidegate is in quarantine; nothing is submitted.")
     held = HeldSubmission.objects.select_related(
         *("reclaim__cluster", "reclaim__pool"),
-        *("job__team", "job__pool", "job__user", "job__array"),
+        *("job__team", "job__pool", "job__user", "job__array", "job__priority_class"),
     ).get(pk=message.subject)
     claim = held.reclaim
     if claim.closed_at is not None or held.native_id is not None or held.refusal:

@@ -111,6 +111,7 @@ def _batch(attempt: Attempt) -> BatchLaunch:
     job = attempt.job
     return BatchLaunch(
         number=job_number(job.id),
+        qos=job.priority_class.name,
         restarts=attempt.number - 1,
         array_number=None if job.array is None else job_number(job.array.id),
         tasks=job.ntasks,

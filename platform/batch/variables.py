@@ -14,14 +14,16 @@ from batch.places import PLACES_VARIABLE, Place, places_text
 from primitives.hostlist import contract
 
 _JOB_NUMBER_BITS = 30
+_YEAR_S = 365 * 86_400
 
 
 class BatchJob:
     """A batch job as its script is told about it.
 
-    `folder` is the one in which the script starts. `array_number` is the number of the job's array,
-    and `restarts` counts its earlier attempts. The fields about tasks are those of the `#SBATCH`
-    lines; None means that these say nothing. `tasks` counts all tasks. Memory is in MiB.
+    `folder` is the one in which the script starts, and `qos` the name of its priority class.
+    `array_number` is the number of the job's array, and `restarts` counts its earlier attempts.
+    The fields about tasks are those of the `#SBATCH` lines; None means that these say nothing.
+    `tasks` counts all tasks. Memory is in MiB.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class BatchJob:
         account: str,
         partition: str,
         folder: str,
+        qos: str = "",
         restarts: int = 0,
         array_number: int | None = None,
         tasks: int | None = None,
@@ -48,6 +51,7 @@ class BatchJob:
         self.account = account
         self.partition = partition
         self.folder = folder
+        self.qos = qos
         self.restarts = restarts
         self.array_number = array_number
         self.tasks = tasks
@@ -112,6 +116,7 @@ def job_variables(job: BatchJob, places: Sequence[Place]) -> dict[str, str]:
         "SLURM_JOB_NODELIST": contract(nodes),
         "SLURM_JOB_NUM_NODES": str(len(nodes)),
         "SLURM_JOB_PARTITION": job.partition,
+        "SLURM_JOB_QOS": job.qos,
         "SLURM_JOB_USER": job.user,
         "SLURM_NODE_ALIASES": "(null)",
         "SLURM_RESTART_COUNT": str(job.restarts),
@@ -147,6 +152,22 @@ def job_variables(job: BatchJob, places: Sequence[Place]) -> dict[str, str]:
     found["SLURM_CPUS_ON_NODE"] = str(cpus[0])
     found["SLURM_JOB_CPUS_PER_NODE"] = counts_text(cpus)
     return found
+
+
+def start_variables(
+    *, user_id: int, group_id: int, started_at: int, time_limit_s: int | None
+) -> dict[str, str]:
+    """Return the variables that are known only when the batch script starts.
+
+    `started_at` is in seconds of UNIX time. As in Slurm, a job without a limit ends in a year.
+    """
+    end = started_at + (_YEAR_S if time_limit_s is None else time_limit_s)
+    return {
+        "SLURM_JOB_END_TIME": str(end),
+        "SLURM_JOB_GID": str(group_id),
+        "SLURM_JOB_START_TIME": str(started_at),
+        "SLURM_JOB_UID": str(user_id),
+    }
 
 
 def node_variables(place: Place, node_id: int) -> dict[str, str]:

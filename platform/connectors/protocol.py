@@ -64,11 +64,12 @@ class BatchLaunch:
     """How the script of a batch job runs: once, on the first node, as `sbatch` runs it.
 
     `number` stands for the job where Slurm has a number, `array_number` for its array, and
-    `restarts` counts earlier attempts. `tasks` and the fields after it are what the script's
-    `#SBATCH` lines say about its tasks.
+    `restarts` counts earlier attempts. `qos` is the name of its priority class. `tasks` and the
+    fields after it are what the script's `#SBATCH` lines say about its tasks.
     """
 
     number: int
+    qos: str = ""
     restarts: int = 0
     array_number: int | None = None
     tasks: int | None = None

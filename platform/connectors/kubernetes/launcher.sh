@@ -23,8 +23,9 @@ shift 7
 notice_file=$1 longer_file=$2 message_file=$3
 shift 3
 own_path=${PATH-} has_path=${PATH+1}
-if [ -n "${TIDEGATE_PROGRAMS-}" ]; then
-  own_path=$TIDEGATE_PROGRAMS:${own_path:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+programs=${TIDEGATE_PROGRAMS-}
+if [ -n "$programs" ]; then
+  own_path=$programs:${own_path:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
   has_path=1
   unset TIDEGATE_PROGRAMS
 fi
@@ -189,7 +190,28 @@ case $interpreter in
     ;;
 esac
 
-set -- "$interpreter" ${argument:+"$argument"} "$script" "$@"
+# A login shell sets PATH anew, and would not find the programs of a batch job.
+is_login=
+case $argument in
+  *[' 	']*) ;;
+  --login | -l* | -[!-]*l*) is_login=$programs ;;
+esac
+case ${interpreter##*/} in ash | bash | dash | ksh | sh | zsh) ;; *) is_login= ;; esac
+if [ -n "$is_login" ]; then
+  set -- "$interpreter" "$argument" -c "PATH=$programs:\$PATH; . \"\$0\"" "$script" "$@"
+else
+  set -- "$interpreter" ${argument:+"$argument"} "$script" "$@"
+fi
+if [ -n "$programs" ]; then
+  SLURM_JOB_UID=$(id -u)
+  SLURM_JOB_GID=$(id -g)
+  SLURM_JOB_START_TIME=$(date +%s)
+  # As in Slurm, a job without a limit ends in a year.
+  limit_or_year_s=$limit_s
+  [ "$limit_s" -ne 0 ] || limit_or_year_s=31536000
+  SLURM_JOB_END_TIME=$((SLURM_JOB_START_TIME + limit_or_year_s))
+  export SLURM_JOB_UID SLURM_JOB_GID SLURM_JOB_START_TIME SLURM_JOB_END_TIME
+fi
 set -m 2> /dev/null
 case $- in
   *m*) sign=- ;;

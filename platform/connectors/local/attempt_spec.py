@@ -201,6 +201,7 @@ def _batch(record: Mapping[str, object]) -> BatchJob:
         account=text(record, "account"),
         partition=text(record, "partition"),
         folder=text(record, "folder"),
+        qos=text_or_none(record, "qos") or "",
         restarts=integer(record, "restarts"),
         array_number=integer_or_none(record, "array_number"),
         tasks=integer_or_none(record, "tasks"),

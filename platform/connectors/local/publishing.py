@@ -230,6 +230,7 @@ def _batch_job(workload: Workload, files: AttemptFiles, owner: Owner) -> BatchJo
         account=workload.team,
         partition=workload.pool,
         folder=files.work,
+        qos=launch.qos,
         restarts=launch.restarts,
         array_number=launch.array_number,
         tasks=launch.tasks,

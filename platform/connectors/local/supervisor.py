@@ -228,8 +228,11 @@ class Supervisor:
             return
         rank.forks += 1
         start = Start(
-            [*script_command(self.files.script), *self.spec.arguments],
-            rank_environment(self.spec, allocation, rank.index),
+            [
+                *script_command(self.files.script, is_batch=self.spec.batch is not None),
+                *self.spec.arguments,
+            ],
+            rank_environment(self.spec, allocation, rank.index, int(time.time())),
             credentials=self.spec.credentials,
             sandbox=self.spec.sandbox,
             limits=self.spec.limits,

@@ -7,7 +7,14 @@ from uuid import UUID
 import pytest
 
 from batch.places import Place
-from batch.variables import BatchJob, counts_text, job_number, job_variables, tasks_by_node
+from batch.variables import (
+    BatchJob,
+    counts_text,
+    job_number,
+    job_variables,
+    start_variables,
+    tasks_by_node,
+)
 
 TWO = [Place("node-001", range(8)), Place("node-002", range(8))]
 
@@ -20,6 +27,7 @@ def a_job(**changes: object) -> BatchJob:
         "account": "ai-company/nlp",
         "partition": "h100",
         "folder": "/work",
+        "qos": "normal",
     }
     return BatchJob(**{**facts, **changes})  # type: ignore[arg-type]
 
@@ -53,6 +61,7 @@ def test_the_variables_of_two_nodes_with_four_tasks_each() -> None:
         "SLURM_JOB_NODELIST": "node-[001-002]",
         "SLURM_JOB_NUM_NODES": "2",
         "SLURM_JOB_PARTITION": "h100",
+        "SLURM_JOB_QOS": "normal",
         "SLURM_JOB_USER": "ana",
         "SLURM_LOCALID": "0",
         "SLURM_MEM_PER_NODE": "4096",
@@ -72,6 +81,20 @@ def test_the_variables_of_two_nodes_with_four_tasks_each() -> None:
         "TIDEGATE_GPU_SLOTS": "0,1,2,3,4,5,6,7",
         "TIDEGATE_NODE": "node-001",
         "TIDEGATE_PLACES": "node-[001-002]:0-7",
+    }
+
+
+@pytest.mark.parametrize(("limit_s", "end"), [(900, "1796000900"), (None, "1827536000")])
+def test_scripts_know_how_long_they_may_run(limit_s: int | None, end: str) -> None:
+    """A job without a limit has a year, as in Slurm. Planted: no end without a limit."""
+    found = start_variables(
+        user_id=1002, group_id=100, started_at=1_796_000_000, time_limit_s=limit_s
+    )
+    assert found == {
+        "SLURM_JOB_END_TIME": end,
+        "SLURM_JOB_GID": "100",
+        "SLURM_JOB_START_TIME": "1796000000",
+        "SLURM_JOB_UID": "1002",
     }
 
 

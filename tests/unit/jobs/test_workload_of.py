@@ -25,6 +25,17 @@ def test_whether_it_may_be_queued_again(is_requeueable: bool) -> None:
     assert workload_of(attempt).is_requeueable is is_requeueable
 
 
+def test_a_batch_job_is_told_its_priority_class_as_qos() -> None:
+    """Planted: the class of the default."""
+    company = a_company()
+    job = a_job(company, a_user(company.organization, "bob"), launch="batch")
+    PriorityClass.objects.filter(pk=job.priority_class_id).update(name="urgent")
+    job.refresh_from_db()
+    found = workload_of(an_attempt(job, cluster=company.cluster)).batch
+    assert found is not None
+    assert found.qos == "urgent"
+
+
 def test_the_notice_of_a_job_reaches_its_cluster() -> None:
     company = a_company()
     bob = a_user(company.organization, "bob")

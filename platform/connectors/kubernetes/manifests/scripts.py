@@ -76,6 +76,7 @@ def _job(workload: Workload, launch: BatchLaunch, folder: str) -> BatchJob:
         account=workload.team,
         partition=workload.pool,
         folder=folder,
+        qos=launch.qos,
         restarts=launch.restarts,
         array_number=launch.array_number,
         tasks=launch.tasks,

@@ -206,6 +206,42 @@ def test_a_signal_that_ended_the_script_is_told(
     assert rank.end() == (128 + number, {"signal": number})
 
 
+@pytest.mark.parametrize("option", ["-l", "--login", "-el"])
+def test_a_login_shell_finds_the_programs_of_a_batch_job(
+    container: Container, tmp_path: Path, option: str
+) -> None:
+    """`/etc/profile` sets PATH anew. Planted: the script run as its first line says."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash")
+    (tmp_path / ".bash_profile").write_text("PATH=/usr/bin:/bin\n")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "srun").write_text("#!/bin/sh\necho placed\n")
+    (programs / "srun").chmod(0o755)
+    rank = container.run(
+        f"#!{shutil.which('bash')} {option}\nsrun\necho $0\nexit 4\n",
+        environment={"TIDEGATE_PROGRAMS": str(programs), "HOME": str(tmp_path)},
+    )
+    assert rank.end() == (4, {"exit": 4})
+    assert rank.output.read_text() == f"placed\n{tmp_path / 'script'}\n"
+
+
+@pytest.mark.parametrize(("limit_s", "seconds"), [(90, 90), (None, 31_536_000)])
+def test_a_batch_script_knows_how_long_it_may_run(
+    container: Container, tmp_path: Path, limit_s: int | None, seconds: int
+) -> None:
+    """Against: variables of jobs that are no batch jobs."""
+    script = (
+        "echo $((SLURM_JOB_END_TIME - SLURM_JOB_START_TIME)) "
+        "$((SLURM_JOB_START_TIME > 1700000000)) $SLURM_JOB_UID $SLURM_JOB_GID\n"
+    )
+    rank = container.run(
+        script, limit_s=limit_s, environment={"TIDEGATE_PROGRAMS": str(tmp_path / "none")}
+    )
+    assert rank.end() == (0, {"exit": 0})
+    assert rank.output.read_text() == f"{seconds} 1 {os.getuid()} {os.getgid()}\n"
+
+
 def test_the_script_has_no_input_and_its_own_output(container: Container) -> None:
     rank = container.run("cat; echo out; echo err >&2")
 
