@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field as field_of
+from typing import NamedTuple
 
 from manifests.devices import Gpus
 from manifests.documents import Document, Path
@@ -29,6 +32,23 @@ class PodSet:
     ranks_from: int = 0
 
 
+class Origin(NamedTuple):
+    """The kind in the file of a job that a JobSet runs, which its cluster has to know.
+
+    `plural` is its name in the API. `advice` says what to write for a cluster without it.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+    advice: str
+
+    @property
+    def definition(self) -> str:
+        """The name of its CustomResourceDefinition."""
+        return f"{self.plural}.{self.api_version.partition('/')[0]}"
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestJob:
     """One job of a manifest.
@@ -36,7 +56,9 @@ class ManifestJob:
     `is_run` says that the portal runs jobs of its kind. `name` is None where the cluster was to
     choose one. `time_limit_s` is its own limit. `device_classes` are those that its claims name.
     `kinds_of_others` are the kinds of the other objects in its file, such as ConfigMap.
-    `group` is the name of a group of Pods, which `document` describes as a JobSet.
+    `group` is the name of a group of Pods, which `document` describes as a JobSet. `origin` is the
+    kind of a job for which `document` is a JobSet, too, if clusters have to know that kind.
+    `host_files` are the files by name with which its Pods find each other.
     """
 
     document: Document
@@ -51,6 +73,8 @@ class ManifestJob:
     device_classes: frozenset[str] = frozenset()
     kinds_of_others: frozenset[str] = frozenset()
     group: str | None = None
+    origin: Origin | None = None
+    host_files: Mapping[str, str] = field_of(default_factory=dict)
 
     @property
     def holders(self) -> tuple[PodSet, ...]:

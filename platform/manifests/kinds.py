@@ -25,6 +25,7 @@ from manifests.shapes import (
     or_default,
     read_deadline,
 )
+from manifests.volcano_jobs import VOLCANO, VOLCANO_API
 
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 MAX_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -32,11 +33,15 @@ MAX_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object. `refusal` is why jobs of it are not run here, "" where they are."""
+    """A kind of object. `refusal` is why jobs of it are not run here, "" where they are.
+
+    `title` names it beside a kind of the same name.
+    """
 
     api_version: str
     read: Reader
     refusal: str = ""
+    title: str = ""
 
 
 def _job(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
@@ -142,10 +147,6 @@ def _nothing(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
     return Shape()
 
 
-def _as(other: str) -> str:
-    return f"jobs of this kind are not run from manifests yet; write {other}"
-
-
 _SERVICE = (
     "is a service that never ends, and services are not run here yet; write a Job for work "
     "that ends"
@@ -166,6 +167,8 @@ KINDS: Mapping[tuple[str, str], Kind] = {
         "leaderworkerset.x-k8s.io/v1",
         _nothing,
     ),
+    # `volcano_jobs` reads it.
+    (VOLCANO, "Job"): Kind(VOLCANO_API, _nothing, title="Job of Volcano"),
     ("batch", "CronJob"): Kind(
         "batch/v1",
         _cron_job,
@@ -177,8 +180,5 @@ KINDS: Mapping[tuple[str, str], Kind] = {
     ("apps", "ReplicaSet"): Kind("apps/v1", _service, _SERVICE),
     ("apps", "DaemonSet"): Kind(
         "apps/v1", _nothing, "runs on every node, which is for administrators of the cluster"
-    ),
-    ("batch.volcano.sh", "Job"): Kind(
-        "batch.volcano.sh/v1alpha1", _nothing, _as("a JobSet, with a Job for each of its tasks")
     ),
 }

@@ -12,7 +12,7 @@ from manifests.findings import Findings
 from manifests.jobs import PodSet
 from manifests.pod_groups import JOBSET_API, KINDS_MAX, template_path
 from manifests.pods import Claims, PodNeeds, read_template
-from manifests.shapes import Shape, or_default
+from manifests.shapes import AsJobSet, Shape, or_default
 
 LEADER_WORKER_SET = "LeaderWorkerSet"
 _OF_GROUPS = "leaderworkerset.sigs.k8s.io"
@@ -25,14 +25,6 @@ _IGNORED: Mapping[tuple[str, ...], str] = {
     ("leaderWorkerTemplate", "restartPolicy"): "the job ends when one of its Pods fails",
     ("leaderWorkerTemplate", "subGroupPolicy"): "a group has no subgroups",
 }
-
-
-class LeaderWorkers(NamedTuple):
-    """A LeaderWorkerSet as a JobSet: its document and its field, and its Pods."""
-
-    document: Document
-    field: Field
-    shape: Shape
 
 
 class _Pod(NamedTuple):
@@ -50,7 +42,7 @@ class _Pod(NamedTuple):
 
 def read_leader_workers(
     document: Document, top: Field, claims: Claims, findings: Findings
-) -> LeaderWorkers:
+) -> AsJobSet:
     """Return the JobSet that runs all groups, with a Job for each Pod.
 
     The Pods find the variables that the operator sets: LWS_LEADER_ADDRESS, LWS_GROUP_SIZE and
@@ -90,7 +82,7 @@ def read_leader_workers(
         f"{len(pods)} Pods are one job, run as a JobSet until they end, its time limit ends, or "
         "somebody cancels it"
     )
-    return LeaderWorkers(made, field, Shape(tuple(_pod_sets(pods))))
+    return AsJobSet(made, field, Shape(tuple(_pod_sets(pods))))
 
 
 def _pod_sets(pods: list[_Pod]) -> list[PodSet]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from manifests.devices import Gpus, is_gpu
@@ -17,7 +17,8 @@ from manifests.leader_workers import LEADER_WORKER_SET, read_leader_workers
 from manifests.other_objects import OTHER_OBJECTS, read_other_object
 from manifests.pod_groups import GROUP_MARKS, JOBSET_API, POD_GROUP, GroupedPod, read_pod_group
 from manifests.pods import PRIORITY, read_metadata
-from manifests.shapes import Shape
+from manifests.shapes import AsJobSet, Shape
+from manifests.volcano_jobs import VOLCANO, read_volcano_job
 
 CLAIM_TEMPLATE = "ResourceClaimTemplate"
 CLAIM_API = "resource.k8s.io/v1"
@@ -28,7 +29,9 @@ _TOP = frozenset({"apiVersion", "kind", "metadata", "spec"})
 #: The marks of Kueue that the portal reads on a Pod that is a job.
 _MARKS_OF_PODS = frozenset({PRIORITY, MAX_SECONDS})
 _SHOWN_MAX = 80
-_LISTED_KINDS = ", ".join(name for (_, name), kind in KINDS.items() if not kind.refusal)
+_LISTED_KINDS = ", ".join(
+    kind.title or name for (_, name), kind in KINDS.items() if not kind.refusal
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +192,11 @@ class _Reading:
             pod = GroupedPod(document, top, marks)
             self._groups.setdefault(marks[POD_GROUP][:NAME_MAX], []).append(pod)
             return
+        read = read_volcano_job if group == VOLCANO else None
         if name == LEADER_WORKER_SET:
-            made = read_leader_workers(document, top, claims, self._findings)
-            job = self._add(made.document, made.field, made.shape, marks, JOBSET_API)
-            _check_sizes(top, job)
+            read = read_leader_workers
+        if read is not None:
+            self._take_as_jobset(read(document, top, claims, self._findings), top, marks)
             return
         shape = kind.read(top, claims, marks)
         job = self._add(document, top, shape, marks, kind.api_version, not kind.refusal)
@@ -207,6 +211,13 @@ class _Reading:
         group = read_pod_group(name, pods, claims, self._findings)
         job = self._add(group.document, group.field, group.shape, group.marks, JOBSET_API)
         _check_sizes(group.field, job)
+
+    def _take_as_jobset(self, made: AsJobSet, top: Field, marks: dict[str, str]) -> None:
+        if made.priority_class is not None:
+            marks.setdefault(PRIORITY, made.priority_class)
+        job = self._add(made.document, made.field, made.shape, marks, JOBSET_API)
+        self._jobs[-1] = replace(job, origin=made.origin, host_files=made.host_files)
+        _check_sizes(top, job)
 
     def _add(
         self,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from manifests.documents import Document
 from manifests.fields import Field
-from manifests.jobs import PodSet
+from manifests.jobs import Origin, PodSet
 from manifests.pods import Claims
 
 #: As many as a workload of the portal may have ranks.
@@ -19,6 +21,21 @@ class Shape:
 
     pod_sets: tuple[PodSet, ...] = ()
     time_limit_s: int | None = None
+
+
+class AsJobSet(NamedTuple):
+    """The JobSet that runs an object of another kind: its document and its field, and its Pods.
+
+    `host_files` and `origin` are those of the job. `priority_class` is the one that the object
+    names.
+    """
+
+    document: Document
+    field: Field
+    shape: Shape
+    host_files: Mapping[str, str] = {}
+    origin: Origin | None = None
+    priority_class: str | None = None
 
 
 #: Reads the object of a job; the marks are its labels and annotations.

@@ -51,7 +51,7 @@ from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.protocol import Workload
 from manifests.documents import Path
 from manifests.fields import quantity_of
-from manifests.jobs import ManifestJob, PodSet
+from manifests.jobs import ManifestJob, Origin, PodSet
 from manifests.operators import INITIALIZERS, TRAINER_NODE
 from manifests.reading import read_manifest
 
@@ -124,6 +124,12 @@ class _Trial:
 
     def _ask(self) -> None:
         main = self._objects.main
+        origin = self._job.origin
+        if origin is not None and not self._serves(origin):
+            self._refuse(
+                (), f"it has no kind {origin.definition}: it is not installed; {origin.advice}"
+            )
+            return
         warnings = self._try_main(resource_of(main).collection(self._namespace), main)
         if warnings is not None:
             self._try_others()
@@ -144,6 +150,14 @@ class _Trial:
             self._try_limits(admitted)
             self._try_nodes([pod for _, pod in admitted])
             self._try_named([path for _, path in pods])
+
+    def _serves(self, origin: Origin) -> bool:
+        """Return whether the cluster knows the kind in the file of the job."""
+        try:
+            known = self._api.get(f"/apis/{origin.api_version}")
+        except NotFound:
+            return False
+        return origin.plural in {text(one, "name") for one in parts(known, "resources")}
 
     def _pods_at_once(self, pods: PodSet) -> int:
         """Return how many Pods of the set run at once. An elastic one has what others leave."""

@@ -22,7 +22,7 @@ from connectors.kubernetes.manifests.operator_objects import (
 from connectors.kubernetes.manifests.pod_template import TTL_S, kueue_labels, metadata, pool_of
 from connectors.kubernetes.manifests.services import renamed_services, service_spec
 from connectors.kubernetes.objects import naming
-from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, JOB, resource_of
+from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, CONFIG_MAP, JOB, resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.kubernetes.options.pools import KubernetesPool
 from connectors.protocol import Workload
@@ -32,6 +32,7 @@ from manifests.kinds import MAX_SECONDS, MIN_PARALLELISM
 from manifests.pods import PRIORITY, QUEUE, is_of_job_controller
 from manifests.reading import Manifest, read_manifest
 from manifests.services import SERVICE
+from manifests.volcano_plugins import HOST_FILES
 
 #: The annotation with which the completions of an elastic Job follow its parallelism.
 _EQUAL = "kueue.x-k8s.io/job-completions-equal-parallelism"
@@ -81,6 +82,8 @@ def manifest_objects(
         )
         for number, one in enumerate(manifest.other_objects)
     }
+    if job.host_files:
+        other_names[CONFIG_MAP.kind, HOST_FILES] = f"{naming.workload_name(workload.key)}-hosts"
     item: Json = _copied(job.document.value)
     _part(item, "metadata")
     if job.kind == "Pod":
@@ -104,7 +107,8 @@ def manifest_objects(
     if job.kind == "TrainJob":
         _rename_sources(item["spec"], other_names)
         patch_runtime(item, templates)
-    _rename_hosts(item, job, naming.workload_name(workload.key))
+    renamed_hosts = _renamed_hosts(job, naming.workload_name(workload.key))
+    _rewrite(item, job, renamed_hosts)
     _rename_services(item, job, other_names, naming.team_namespace(workload.team))
     suspended = item
     *path, last = resource_of(item).suspend_at
@@ -125,6 +129,7 @@ def manifest_objects(
     others = (
         *_claim_templates(workload, cluster_id, manifest, claims),
         *_other_objects(workload, cluster_id, manifest, other_names, tuple(templates.values())),
+        *_host_files(workload, cluster_id, job, renamed_hosts),
     )
     return item, others
 
@@ -416,24 +421,41 @@ def _rename_sources(part: Any, names: Mapping[tuple[str, str], str]) -> None:
             _rename_sources(one, names)
 
 
-def _rename_hosts(item: Json, job: ManifestJob, name: str) -> None:
-    """Write the name that the object has here where its containers name its Pods' hosts.
+def _host_files(
+    workload: Workload, cluster_id: str, job: ManifestJob, renamed: Callable[[str], str]
+) -> list[Json]:
+    """Return the ConfigMap with the files in which the Pods find their hosts, if they have some."""
+    if not job.host_files:
+        return []
+    name = f"{naming.workload_name(workload.key)}-hosts"
+    return [
+        {
+            "apiVersion": CONFIG_MAP.api_version,
+            "kind": CONFIG_MAP.kind,
+            "metadata": metadata(workload, cluster_id, name=name),
+            "immutable": True,
+            "data": {file: renamed(text) for file, text in job.host_files.items()},
+        }
+    ]
+
+
+def _renamed_hosts(job: ManifestJob, name: str) -> Callable[[str], str]:
+    """Return what writes `name`, the object's name here, into the names of hosts in a text.
 
     A host is the object's name with an ending of its kind. Some are in the subdomain of that name.
     """
     ending = _HOSTS.get(job.kind)
     if job.name is None or ending is None:
-        return
+        return str
     jobs = "|".join(re.escape(one.name) for one in job.pod_sets)
     host = re.compile(
         rf"(?<![\w.-]){re.escape(job.name)}({ending.format(jobs=jobs)})"
         rf"(?:\.({re.escape(job.name)}))?(?![\w-])"
     )
 
-    def renamed(text: str) -> str:
-        return host.sub(lambda found: f"{name}{found[1]}{f'.{name}' if found[2] else ''}", text)
-
-    _rewrite(item, job, renamed)
+    return lambda text: host.sub(
+        lambda found: f"{name}{found[1]}{f'.{name}' if found[2] else ''}", text
+    )
 
 
 def _rename_services(
