@@ -17,7 +17,7 @@ from manifests.findings import Findings
 from manifests.jobs import Origin, PodSet
 from manifests.pod_groups import JOBSET_API, KINDS_MAX, template_path
 from manifests.pods import Claims, read_template
-from manifests.shapes import AsJobSet, Shape, check_pod_count, ignore_own, or_default
+from manifests.shapes import PODS_MAX, AsJobSet, Shape, check_pod_count, ignore_own, or_default
 from manifests.volcano_plugins import Plugins, add_plugins, host_files, read_plugins, torch_roles
 from manifests.volcano_policies import Policies, read_policies
 from manifests.volcano_tasks import Task
@@ -28,6 +28,8 @@ _ORIGIN = Origin(VOLCANO_API, "Job", "jobs", "write a JobSet, with a Job for eac
 _ON_FAILURE = "OnFailure"
 #: How often containers of a task are run again in their Pods, as in a Job that does not say.
 _CONTAINER_RETRIES = 6
+#: The longest value of a label.
+_LABEL_MAX = 63
 _SPEC = frozenset(
     {
         *("maxRetry", "minAvailable", "minSuccess", "networkTopology", "plugins", "policies"),
@@ -66,10 +68,14 @@ def read_volcano_job(
     _ignore(spec, _SPEC, _IGNORED)
     plugins = read_plugins(spec.at("plugins"))
     roles = torch_roles(plugins)
-    tasks = _with_roles(_tasks(spec, claims), spec, roles)
-    total = sum(task.replicas for task in tasks)
+    given = _tasks(spec, claims)
+    total = sum(task.replicas for task in given)
     check_pod_count(spec.at("tasks"), total)
     _check_gang(spec, total)
+    if total > PODS_MAX:
+        # It is refused: nothing is made for each of its Pods.
+        given = [replace(task, replicas=1) for task in given]
+    tasks = _with_roles(given, spec, roles)
     policies = read_policies(spec, tasks)
     volumes = _volumes(spec)
     places = _in_order(tasks, roles or ())
@@ -134,7 +140,7 @@ def _tasks(spec: Field, claims: Claims) -> list[Task]:
             f"has {len(found)} tasks, and Kueue takes at most {KINDS_MAX}; give equal tasks more "
             "replicas, or submit them apart"
         )
-    return list(found.values())
+    return list(found.values())[:KINDS_MAX]
 
 
 def _check_gang(spec: Field, total: int) -> None:
@@ -317,9 +323,10 @@ def _template(
     metadata = template.setdefault("metadata", {})
     if isinstance(metadata, dict) and isinstance(metadata.setdefault("labels", {}), dict):
         # With these, Services of the file select the Pods of a task.
-        metadata["labels"] |= {"volcano.sh/job-name": job, "volcano.sh/task-spec": task.name}
-    if volumes and isinstance(spec.setdefault("volumes", []), list):
-        spec["volumes"] = [*spec["volumes"], *(source for source, _ in volumes)]
+        label = job[:_LABEL_MAX].rstrip("-.")
+        metadata["labels"] |= {"volcano.sh/job-name": label, "volcano.sh/task-spec": task.name}
+    if volumes and isinstance(known := spec.get("volumes") or [], list):
+        spec["volumes"] = [*known, *(source for source, _ in volumes)]
     for kind in ("initContainers", "containers"):
         containers = spec.get(kind)
         for container in containers if isinstance(containers, list) else ():

@@ -20,8 +20,9 @@ _INDEX = "VC_TASK_INDEX"
 _ENV, _SVC, _SSH = "env", "svc", "ssh"
 _MPI, _PYTORCH, _TENSORFLOW = "mpi", "pytorch", "tensorflow"
 _KNOWN = frozenset({_ENV, _SVC, _SSH, _MPI, _PYTORCH, _TENSORFLOW})
-#: The roles of tensorflow, in the order in which its plugin writes them.
+#: The roles of tensorflow, and the file with the hosts of all of them.
 _ROLES = ("ps", "worker", "chief", "evaluator")
+_TF_CLUSTER = "VC_TF_CLUSTER"
 _NO_KEYS = (
     "no SSH keys are made; mount a Secret with a key pair and run sshd as a user that is not root, "
     "or write an MPIJob"
@@ -89,9 +90,15 @@ def host_files(plugins: Plugins, tasks: Sequence[Task], job: str) -> Mapping[str
     for task in tasks if _SVC in plugins else ():
         hosts = task.hosts(job)
         found[f"{task.variable}.host"] = "\n".join(hosts)
-        found[f"VC_{task.variable.upper()}_HOSTS"] = ",".join(hosts)
+        found[_hosts_of(task)] = ",".join(hosts)
         found[f"VC_{task.variable.upper()}_NUM"] = str(len(hosts))
+    if _TENSORFLOW in plugins:
+        found[_TF_CLUSTER] = _tf_cluster(plugins[_TENSORFLOW], tasks, job)
     return found
+
+
+def _hosts_of(task: Task) -> str:
+    return f"VC_{task.variable.upper()}_HOSTS"
 
 
 def add_plugins(
@@ -107,9 +114,10 @@ def add_plugins(
                 _set_variables(container, variables)
                 if _SVC in plugins:
                     _mount(container)
-    if _SVC in plugins and isinstance(spec.setdefault("volumes", []), list):
+    volumes = spec.get("volumes") or []
+    if _SVC in plugins and isinstance(volumes, list):
         volume = {"name": "volcano-hosts", "configMap": {"name": HOST_FILES}}
-        spec["volumes"] = [*spec["volumes"], volume]
+        spec["volumes"] = [*volumes, volume]
 
 
 def _set_variables(container: dict[str, Any], variables: list[Variable]) -> None:
@@ -141,20 +149,26 @@ def _variables(
             yield _from_field(name, index)
     if _SVC in plugins and plugins[_SVC].get("inject-hosts-env") != "false":
         for other in tasks:
-            for ending in ("HOSTS", "NUM"):
-                name = f"VC_{other.variable.upper()}_{ending}"
-                source = {"name": HOST_FILES, "key": name}
-                yield {"name": name, "valueFrom": {"configMapKeyRef": source}}
+            for name in (_hosts_of(other), f"VC_{other.variable.upper()}_NUM"):
+                yield _from_file(name, name)
     by_name = {one.name: one for one in tasks}
     if _MPI in plugins:
         given = plugins[_MPI]
         workers = by_name.get(given.get("worker", "worker"))
         if task.name == given.get("master", "master") and workers is not None:
-            yield {"name": "MPI_HOST", "value": ",".join(workers.hosts(job))}
+            yield _from_file("MPI_HOST", _hosts_of(workers))
     if _PYTORCH in plugins and not is_first:
         yield from _torch(task, plugins, by_name, job)
     if _TENSORFLOW in plugins and not is_first and sum(one.replicas for one in tasks) > 1:
-        yield {"name": "TF_CONFIG", "value": _tf_config(task, plugins[_TENSORFLOW], by_name, job)}
+        kind = _roles(plugins[_TENSORFLOW]).get(task.name, task.name)
+        # The kubelet puts the hosts and the index of the Pod into it.
+        text = f'{{"cluster":$({_TF_CLUSTER}),"task":{{"type":"{kind}","index":$({_INDEX})}}}}'
+        yield _from_file(_TF_CLUSTER, _TF_CLUSTER)
+        yield {"name": "TF_CONFIG", "value": text}
+
+
+def _from_file(name: str, key: str) -> Variable:
+    return {"name": name, "valueFrom": {"configMapKeyRef": {"name": HOST_FILES, "key": key}}}
 
 
 def _from_field(name: str, path: str) -> Variable:
@@ -179,16 +193,18 @@ def _torch(
         yield _from_field("RANK", f"metadata.labels['{_OF_ALL_JOBS}']")
 
 
-def _tf_config(task: Task, given: Mapping[str, str], by_name: Mapping[str, Task], job: str) -> str:
-    """Return TF_CONFIG. The kubelet puts the index of the Pod into it."""
+def _roles(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the roles of tensorflow by the names of their tasks."""
+    return {given.get(role, role): role for role in _ROLES}
+
+
+def _tf_cluster(given: Mapping[str, str], tasks: Sequence[Task], job: str) -> str:
+    """Return the hosts of each role with their port, as TF_CONFIG has them."""
     port = given.get("port", "2222")
-    names = {role: given.get(role, role) for role in _ROLES}
+    roles = _roles(given)
     cluster = {
-        role: [f"{host}:{port}" for host in by_name[name].hosts(job)]
-        for role, name in names.items()
-        if name in by_name
+        roles[task.name]: [f"{host}:{port}" for host in task.hosts(job)]
+        for task in tasks
+        if task.name in roles
     }
-    kind = next((role for role, name in names.items() if name == task.name), task.name)
-    found = {"cluster": cluster, "task": {"type": kind, "index": 0}}
-    text = json.dumps(found, separators=(",", ":"))
-    return text.removesuffix("0}}") + f"$({_INDEX})}}}}"
+    return json.dumps(cluster, separators=(",", ":"))

@@ -153,7 +153,7 @@ def test_pods_find_each_other_as_with_volcano_and_a_task_completes_the_job(
 def test_a_failed_pod_restarts_the_job_as_its_policy_says(rig: KubernetesRig) -> None:
     """RestartJob runs all Pods again, in the same attempt.
 
-    Planted: a failure policy without a rule for the task.
+    Planted: no failurePolicy.
     """
     marker = rig.scratch / "failed"
     text = PS_AND_WORKERS.replace("event: PodEvicted", "event: PodFailed").replace(
@@ -216,7 +216,7 @@ def test_a_cluster_without_volcano_refuses_it_in_the_plan(
 def test_it_is_gated_preempted_run_again_metered_and_ends(rig: KubernetesRig) -> None:
     """Inference borrows all 32 GPUs with 4 workers. The other team takes its 8 back.
 
-    Planted: the server, which ends with 9 at TERM, counted as the end of the job.
+    Against: the server, which ends with 9 at TERM, counted as the end of the job.
     """
     marker = rig.scratch / "again"
     text = PS_AND_WORKERS.replace("replicas: 2", "replicas: 4").replace("minAvailable: 3", "")

@@ -298,8 +298,8 @@ def test_unknown_kinds_are_named() -> None:
     other = {"apiVersion": "example.com/v1", "kind": "Dream", "metadata": {"name": "x"}}
     assert refusals(other)[0][1] == (
         "Dream of example.com is no kind of job; jobs are Job, JobSet, Pod, PyTorchJob, MPIJob, "
-        "TrainJob, RayJob, RayCluster, LeaderWorkerSet, with ResourceClaimTemplates, ConfigMaps, "
-        "Secrets and Services beside them"
+        "TrainJob, RayJob, RayCluster, LeaderWorkerSet, Job of Volcano, with "
+        "ResourceClaimTemplates, ConfigMaps, Secrets and Services beside them"
     )
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "x"}}
     assert refusals(a_job(), claim) == [

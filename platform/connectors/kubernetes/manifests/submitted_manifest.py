@@ -13,6 +13,7 @@ from typing import Any
 
 from connectors.errors import WorkloadRejected
 from connectors.kubernetes.manifests.asking import asked_of_pods
+from connectors.kubernetes.manifests.host_files import host_files, host_files_name
 from connectors.kubernetes.manifests.manifest_places import place_on
 from connectors.kubernetes.manifests.operator_objects import (
     patch_runtime,
@@ -83,7 +84,7 @@ def manifest_objects(
         for number, one in enumerate(manifest.other_objects)
     }
     if job.host_files:
-        other_names[CONFIG_MAP.kind, HOST_FILES] = f"{naming.workload_name(workload.key)}-hosts"
+        other_names[CONFIG_MAP.kind, HOST_FILES] = host_files_name(workload)
     item: Json = _copied(job.document.value)
     _part(item, "metadata")
     if job.kind == "Pod":
@@ -129,7 +130,7 @@ def manifest_objects(
     others = (
         *_claim_templates(workload, cluster_id, manifest, claims),
         *_other_objects(workload, cluster_id, manifest, other_names, tuple(templates.values())),
-        *_host_files(workload, cluster_id, job, renamed_hosts),
+        *host_files(workload, cluster_id, job, renamed_hosts),
     )
     return item, others
 
@@ -419,24 +420,6 @@ def _rename_sources(part: Any, names: Mapping[tuple[str, str], str]) -> None:
                     if (kind, one.get(field)) in names:
                         one[field] = names[kind, one[field]]
             _rename_sources(one, names)
-
-
-def _host_files(
-    workload: Workload, cluster_id: str, job: ManifestJob, renamed: Callable[[str], str]
-) -> list[Json]:
-    """Return the ConfigMap with the files in which the Pods find their hosts, if they have some."""
-    if not job.host_files:
-        return []
-    name = f"{naming.workload_name(workload.key)}-hosts"
-    return [
-        {
-            "apiVersion": CONFIG_MAP.api_version,
-            "kind": CONFIG_MAP.kind,
-            "metadata": metadata(workload, cluster_id, name=name),
-            "immutable": True,
-            "data": {file: renamed(text) for file, text in job.host_files.items()},
-        }
-    ]
 
 
 def _renamed_hosts(job: ManifestJob, name: str) -> Callable[[str], str]:
