@@ -15,8 +15,9 @@ from billing.capacity import (
     capacity_scope,
     withheld_pools,
 )
-from billing.models import HELD_CLASSES, RateCard, UsageClass
+from billing.models import HELD_CLASSES, RateCard, RateLine, UsageClass
 from billing.periods import Period
+from billing.queries import corrections_in
 from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -140,6 +141,8 @@ class Report(Sums):
     days: tuple[DayUse, ...]
     capacity: tuple[PoolCapacity, ...]
     withheld: tuple[WithheldPool, ...]
+    #: Prices of the period that were added after they had started to apply.
+    corrections: tuple[RateLine, ...]
 
     @property
     def currency(self) -> str | None:
@@ -181,6 +184,7 @@ def chargeback(
     node_path: str | None = None,
     group_by: GroupBy = "team",
     pool_name: str | None = None,
+    priced_at: datetime | None = None,
 ) -> Report:
     """Return the report of `period` for all nodes below `node_path` whose costs the actor may see.
 
@@ -188,10 +192,10 @@ def chargeback(
     with the sum of its subtree. Use before a team was moved has its own row, with the path of that
     time. It counts for the former parents. A node above the visible ones has no row, because its
     partial sum would look like the whole. Organizations with different currencies are summed
-    separately.
+    separately. With `priced_at`, all usage costs what it would at the prices of that moment.
 
-    Takes at most twelve queries. Raises Forbidden without the right to see costs, and NotFound for
-    a node or pool that is invisible or does not exist.
+    Takes at most twelve queries. Raises Forbidden without the right to see costs, and NotFound
+    for a node or pool that is invisible or does not exist.
     """
     top = visible_place(actor, node_path, Permission.VIEW_COSTS) if node_path is not None else None
     places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
@@ -204,6 +208,7 @@ def chargeback(
         REPORT,
         {
             **_scope(places, nodes, pools, period),
+            "priced_at": priced_at,
             **_elsewhere(places, period),
             "capacity_pools": scope.pools,
             "organizations": scope.organizations,
@@ -226,6 +231,7 @@ def chargeback(
         days=_days(found, names),
         capacity=capacity,
         withheld=withheld_pools(names, capacity, scope, charged, period, used_mgpu_s),
+        corrections=corrections_in(period, charged, pools),
     )
 
 
@@ -255,6 +261,7 @@ def jobs_behind(
         JOBS,
         {
             **_scope(places, nodes, pools, period),
+            "priced_at": None,
             "classes": [_CLASS_NUMBERS[item] for item in wanted],
             "after_mgpu_s": after and after.mgpu_s,
             "after_job": after and after.job_id,

@@ -329,7 +329,9 @@ PRICED_CLASSES = (*HELD_CLASSES, UsageClass.UNPAID)
 class RateLine(models.Model):
     """Price of one GPU-hour of `pool` in `usage_class` during `[start, end)`, in nano-currency.
 
-    The database refuses two prices for one time.
+    The database refuses two prices for one time, changes other than of the end, and to delete a
+    price that has started. `added_by` added it at `added_at`: a later time than `start` makes it a
+    correction. Both are empty for prices of older versions.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -339,6 +341,8 @@ class RateLine(models.Model):
     price_nano = models.BigIntegerField()
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
+    added_at = models.DateTimeField(null=True)
+    added_by = models.CharField(max_length=200, blank=True)
 
     class Meta:
         constraints = [
@@ -368,6 +372,11 @@ class RateLine(models.Model):
 
     def __str__(self) -> str:
         return f"{self.usage_class} {self.pool} from {self.start:%Y-%m-%d}"
+
+    @property
+    def is_correction(self) -> bool:
+        """Return whether the price was added after it had started to apply."""
+        return self.added_at is not None and self.start < self.added_at
 
 
 class ReconciliationStatus(models.TextChoices):

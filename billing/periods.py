@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from primitives.errors import FieldError, InvalidRequest
 
@@ -51,3 +52,11 @@ def period_of(start: datetime, end: datetime, *, as_of: datetime | None, now: da
             "as_of must not be in the future.", errors=[FieldError("/as_of", "is in the future")]
         )
     return Period(start, end, as_of or now)
+
+
+def last_month(time_zone: str, now: datetime) -> Period:
+    """Return the last whole calendar month of this zone (IANA), as known at `now`."""
+    zone = ZoneInfo(time_zone)
+    first = now.astimezone(zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    before = (first - timedelta(days=1)).replace(day=1)
+    return Period(before.astimezone(UTC), first.astimezone(UTC), now)

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Min, Prefetch, Q, QuerySet
 
 from audit.recording import record
 from billing.models import RateCard, RateLine, UsageClass
@@ -15,6 +15,7 @@ from billing.periods import EARLIEST, LATEST
 from clusters.models import Pool
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, InvalidRequest
+from quotas.models import OrganizationPolicy
 from tenants.access import Actor, get_visible, require, visible, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
@@ -36,11 +37,24 @@ def visible_cards(actor: Actor) -> QuerySet[RateCard]:
         own = Q(organization_id=actor.user.organization_id)
     return visible(
         actor,
-        RateCard.objects.select_related("organization").prefetch_related(Prefetch("lines", lines)),
+        RateCard.objects.select_related("organization__organizationpolicy").prefetch_related(
+            Prefetch("lines", lines)
+        ),
         Permission.VIEW_COSTS,
         path_field="organization__path",
         own=own,
     )
+
+
+def time_zone_of(card: RateCard) -> str:
+    """Return the organization's time zone (IANA). No query for a card of `visible_cards`."""
+    policy = getattr(card.organization, "organizationpolicy", None)
+    return (policy or OrganizationPolicy()).time_zone
+
+
+def may_edit(actor: Actor, card: RateCard) -> bool:
+    """Return whether the actor may change the prices of a visible card."""
+    return actor.holds(Permission.MANAGE_PRICES, card.organization.path)
 
 
 @transaction.atomic
@@ -78,18 +92,25 @@ def add_rate_line(
     pool_name: str,
     usage_class: UsageClass,
     price_nano: int,
-    start: datetime,
+    start: datetime | None,
     end: datetime | None,
+    ends_current: bool = False,
     actor: Actor,
     now: datetime,
 ) -> RateLine:
-    """Add a price per GPU-hour during `[start, end)`. Without `end` it has no end yet.
+    """Add a price per GPU-hour during `[start, end)`. Without `start`, it applies from `now` on.
 
-    It may start in the past, where there was no price. Raises NotFound or Forbidden by the actor's
-    rights, and InvalidRequest for an unknown pool, or a price or time out of range. Raises
-    Conflict, with the conflicting line, where there is a price already.
+    With `ends_current`, the price that applies at `start` ends there, and without `end` the new
+    one lasts until the next scheduled price. Otherwise, without `end`, it has no end yet. It may
+    start in the past where there was no price: that is a correction, and reports name it.
+
+    Raises NotFound or Forbidden by the actor's rights, and InvalidRequest for an unknown pool, or a
+    price or time out of range. Raises Conflict, with the conflicting line, where there is a price
+    already.
     """
     card = _changeable(card_id, actor)
+    now = now.replace(microsecond=0)
+    start = now if start is None else start
     pool = Pool.objects.filter(name=pool_name).first()
     errors = []
     if pool is None:
@@ -105,49 +126,108 @@ def add_rate_line(
             "; ".join(f"{error.pointer[1:]} {error.detail}" for error in errors) + ".",
             errors=errors,
         )
-    same = card.lines.filter(pool=pool, usage_class=usage_class)
+    same = card.lines.select_related("pool").filter(pool=pool, usage_class=usage_class)
+    if ends_current:
+        end = end or same.filter(start__gt=start).aggregate(Min("start"))["start__min"]
+        current = same.filter(Q(end=None) | Q(end__gt=start), start__lt=start).first()
+        if current is not None and start >= now:
+            _set_end(card, current, start, actor=actor, now=now)
     overlapping = same.filter(Q(end=None) | Q(end__gt=start))
     if end is not None:
         overlapping = overlapping.filter(start__lt=end)
     if (in_the_way := overlapping.order_by("start").first()) is not None:
-        raise Conflict(
-            f"{usage_class.value} {pool.name} has a price from {_text(in_the_way.start)} to "
-            f"{_text(in_the_way.end)}. End that line first, or choose another period.",
-            conflicts_with=str(in_the_way.pk),
-        )
+        raise Conflict(_refusal(in_the_way, start, now), conflicts_with=str(in_the_way.pk))
     line = RateLine.objects.create(
-        card=card, pool=pool, usage_class=usage_class, price_nano=price_nano, start=start, end=end
+        card=card,
+        pool=pool,
+        usage_class=usage_class,
+        price_nano=price_nano,
+        start=start,
+        end=end,
+        added_at=now,
+        added_by=actor.user.login,
     )
     _record("rate_line.added", card, line.pk, _values(line), actor=actor, now=now)
     return line
 
 
+def _refusal(line: RateLine, start: datetime, now: datetime) -> str:
+    """Return why a price from `start` on conflicts with `line`, and what to do about it."""
+    found = (
+        f"{line.usage_class} {line.pool.name} has a price from {_text(line.start)} to "
+        f"{_text(line.end)}. "
+    )
+    if start < min(now, line.start):
+        return found + f"End yours at {_text(line.start)} or earlier, or choose another start."
+    if start < now:
+        return found + "What has applied never changes. Choose a start from now on."
+    if start == line.start:
+        return found + "Cancel that scheduled price first, or choose another start."
+    return found + "End that price first, or choose another period."
+
+
 @transaction.atomic
 def end_rate_line(
-    card_id: UUID, line_id: UUID, end: datetime, *, actor: Actor, now: datetime
+    card_id: UUID, line_id: UUID, end: datetime | None, *, actor: Actor, now: datetime
 ) -> RateLine:
-    """End a price at `end`, which must not be in the past, so that no past report changes.
+    """End a price at `end` (None: `now`), not in the past, so that no past report changes.
 
     Raises NotFound or Forbidden by the actor's rights. Raises Conflict if `end` is in the past, not
     after the line's start, or after its present end.
     """
     card = _changeable(card_id, actor)
-    line = get_visible(
+    line = _line_of(card, line_id, actor)
+    now = now.replace(microsecond=0)
+    end = now if end is None else end
+    if end < now or end <= line.start or (line.end is not None and end > line.end) or end > LATEST:
+        raise Conflict(
+            f"This price applies from {_text(line.start)} to {_text(line.end)}. Its new end must "
+            "be earlier, but after its start and not in the past.",
+        )
+    _set_end(card, line, end, actor=actor, now=now)
+    return line
+
+
+@transaction.atomic
+def cancel_rate_line(card_id: UUID, line_id: UUID, *, actor: Actor, now: datetime) -> None:
+    """Delete a scheduled price. A price that ends where it starts lasts until its end instead.
+
+    Raises NotFound or Forbidden by the actor's rights, and Conflict for a price that has started.
+    """
+    card = _changeable(card_id, actor)
+    line = _line_of(card, line_id, actor)
+    if line.start <= now:
+        raise Conflict(
+            f"This price applies since {_text(line.start)}, so it cannot be cancelled. End it "
+            "instead."
+        )
+    before = (
+        card.lines.filter(pool=line.pool, usage_class=line.usage_class, end=line.start)
+        .select_related("pool")
+        .first()
+    )
+    _record("rate_line.cancelled", card, line.pk, _values(line), actor=actor, now=now)
+    line.delete()
+    if before is not None:
+        before.end = line.end
+        before.save(update_fields=["end"])
+        _record("rate_line.extended", card, before.pk, _values(before), actor=actor, now=now)
+
+
+def _set_end(card: RateCard, line: RateLine, end: datetime, *, actor: Actor, now: datetime) -> None:
+    line.end = end
+    line.save(update_fields=["end"])
+    _record("rate_line.ended", card, line.pk, _values(line), actor=actor, now=now)
+
+
+def _line_of(card: RateCard, line_id: UUID, actor: Actor) -> RateLine:
+    return get_visible(
         actor,
         card.lines.select_related("pool"),
         Permission.VIEW_COSTS,
         path_field="card__organization__path",
         pk=line_id,
     )
-    if end < now or end <= line.start or (line.end is not None and end > line.end) or end > LATEST:
-        raise Conflict(
-            f"This price applies from {_text(line.start)} to {_text(line.end)}. Its new end must "
-            "be earlier, but after its start and not in the past.",
-        )
-    line.end = end
-    line.save(update_fields=["end"])
-    _record("rate_line.ended", card, line.pk, _values(line), actor=actor, now=now)
-    return line
 
 
 def _changeable(card_id: UUID, actor: Actor) -> RateCard:

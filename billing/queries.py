@@ -6,9 +6,10 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import F, Q
 
 from billing.models import RateLine, UsageClass
+from billing.periods import Period
 from billing.rating import cost_nano
 
 #: An expression of a SELECT list: use of the job with the id `{job}` until `%(now)s`, over all
@@ -74,3 +75,20 @@ def current_prices(
     )
     prices = {(line.pool_id, line.usage_class): line.price_nano for line in lines}
     return prices, lines[0].card.currency if lines else None
+
+
+def corrections_in(
+    period: Period, organizations: Collection[UUID], pools: Collection[UUID]
+) -> tuple[RateLine, ...]:
+    """Return the prices of the period that were added after their start, by time of addition.
+
+    One query.
+    """
+    lines = RateLine.objects.filter(
+        Q(end=None) | Q(end__gt=period.start),
+        card__organization_id__in=organizations,
+        pool_id__in=pools,
+        start__lt=period.until,
+        added_at__gt=F("start"),
+    )
+    return tuple(lines.select_related("pool", "card__organization").order_by("added_at", "pk"))

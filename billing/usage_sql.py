@@ -2,7 +2,7 @@
 
 One statement reads one snapshot, so the parts of an answer agree even while the meter writes. All
 statements take `teams` and `pools` (ids), `since_at` and `until_at` (the period, which ends now at
-the latest).
+the latest). With `priced_at`, all usage is priced as of that moment.
 
 A moved team is in `teams` once for each path. Its use counts for its place at the time of use.
 `place_numbers`, `place_since` and `place_until` are the times of the period during which the team
@@ -113,11 +113,16 @@ lines AS MATERIALIZED (
     SELECT a.account,
            array_position(ARRAY['guaranteed', 'borrowed', 'unpaid'], l.usage_class) AS class,
            l.price_nano,
-           date_part('epoch', l.start)::bigint AS start_s,
-           COALESCE(date_part('epoch', l."end")::bigint, {_EVER}) AS end_s
+           CASE WHEN %(priced_at)s::timestamptz IS NULL
+                THEN date_part('epoch', l.start)::bigint ELSE -{_EVER} END AS start_s,
+           CASE WHEN %(priced_at)s::timestamptz IS NULL
+                THEN COALESCE(date_part('epoch', l."end")::bigint, {_EVER})
+                ELSE {_EVER} END AS end_s
     FROM accounts a
     JOIN billing_ratecard c ON c.organization_id = a.organization_id
     JOIN billing_rateline l ON l.card_id = c.id AND l.pool_id = a.pool_id
+    WHERE %(priced_at)s::timestamptz IS NULL
+       OR l.start <= %(priced_at)s AND (l."end" > %(priced_at)s OR l."end" IS NULL)
 ),
 prices AS MATERIALIZED (
     SELECT * FROM lines

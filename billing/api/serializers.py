@@ -6,18 +6,14 @@ from typing import Any
 
 from rest_framework import serializers
 
+from billing.api.price_serializers import CorrectionSerializer
 from billing.capacity import Withheld
 from billing.chargeback import CurrencySums, JobUse, Report, Row, Sums
-from billing.models import PRICED_CLASSES, RateCard, RateLine, UsageClass
-from billing.pricing import PRICE_NANO_MAX
+from billing.models import UsageClass
 from tenants.models import NodeKind
 from webapi.serializers import (
     DEVICE_HELP,
     DEVICES,
-    StrictSerializer,
-    TextField,
-    UtcTimeField,
-    WholeNumberField,
 )
 
 
@@ -215,6 +211,10 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
     capacity_withheld = WithheldPoolSerializer(
         many=True, help_text="The other pools of the report, and why their capacity is hidden"
     )
+    corrections = CorrectionSerializer(
+        many=True,
+        help_text="Prices of the period that were added after they had started to apply",
+    )
 
     def to_representation(self, instance: Report) -> dict[str, Any]:
         """Return the report in the form of the API."""
@@ -233,6 +233,7 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
             "days": ChargebackDaySerializer(instance.days, many=True).data,
             "capacity": PoolCapacitySerializer(instance.capacity, many=True).data,
             "capacity_withheld": WithheldPoolSerializer(instance.withheld, many=True).data,
+            "corrections": CorrectionSerializer(instance.corrections, many=True).data,
         }
 
 
@@ -254,47 +255,3 @@ class ChargebackJobSerializer(serializers.Serializer[JobUse]):
     mgpu_s = serializers.IntegerField()
     cost_nano = serializers.IntegerField()
     attempts = serializers.IntegerField()
-
-
-class RateLineSerializer(serializers.Serializer[RateLine]):
-    """Price of a GPU-hour during `[start, end)`; of a core-hour in a pool of CPU cores."""
-
-    id = serializers.UUIDField()
-    pool = serializers.CharField(source="pool.name")
-    device = serializers.ChoiceField(choices=DEVICES, source="pool.device", help_text=DEVICE_HELP)
-    usage_class = serializers.ChoiceField(choices=PRICED_CLASSES)
-    price_nano = serializers.IntegerField()
-    start = serializers.DateTimeField()
-    end = serializers.DateTimeField(allow_null=True, help_text="null: no end yet")
-
-
-class RateCardSerializer(serializers.Serializer[RateCard]):
-    """An organization's prices."""
-
-    id = serializers.UUIDField()
-    organization = serializers.CharField(source="organization.slug")
-    currency = serializers.CharField(help_text="ISO 4217")
-    lines = RateLineSerializer(many=True, help_text="Sorted by pool, usage class and start")
-
-
-class RateCardCreateSerializer(StrictSerializer):
-    """A new, empty rate card."""
-
-    organization = TextField(max_length=63)
-    currency = TextField(max_length=3, help_text="ISO 4217, for example EUR")
-
-
-class RateLineCreateSerializer(StrictSerializer):
-    """A new price."""
-
-    pool = TextField(max_length=63)
-    usage_class = serializers.ChoiceField(choices=PRICED_CLASSES)
-    price_nano = WholeNumberField(min_value=0, max_value=PRICE_NANO_MAX)
-    start = UtcTimeField()
-    end = UtcTimeField(required=False, allow_null=True, default=None)
-
-
-class RateLineEndSerializer(StrictSerializer):
-    """The end of a price."""
-
-    end = UtcTimeField()

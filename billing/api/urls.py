@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from billing.api.price_views import (
+    RateCardComparison,
+    RateCardList,
+    RateLineDetail,
+    RateLineList,
+)
 from billing.api.reconciliation_views import (
     ReconciliationAcknowledgement,
     ReconciliationDetail,
     ReconciliationList,
 )
-from billing.api.views import (
-    ChargebackJobs,
-    ChargebackView,
-    RateCardList,
-    RateLineDetail,
-    RateLineList,
-)
+from billing.api.views import ChargebackJobs, ChargebackView
 
 urlpatterns: list[URLPattern] = [
     path("reports/chargeback", ChargebackView.as_view()),
@@ -27,6 +27,7 @@ urlpatterns: list[URLPattern] = [
         ReconciliationAcknowledgement.as_view(),
     ),
     path("rate-cards", RateCardList.as_view()),
+    path("rate-cards/<uuid:card_id>/comparison", RateCardComparison.as_view()),
     path("rate-cards/<uuid:card_id>/lines", RateLineList.as_view()),
     path("rate-cards/<uuid:card_id>/lines/<uuid:line_id>", RateLineDetail.as_view()),
 ]

@@ -1,9 +1,8 @@
-"""Chargeback reports and rate cards."""
+"""Chargeback reports."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
@@ -15,17 +14,11 @@ from rest_framework.views import APIView
 from billing.api.serializers import (
     ChargebackJobSerializer,
     ChargebackReportSerializer,
-    RateCardCreateSerializer,
-    RateCardSerializer,
-    RateLineCreateSerializer,
-    RateLineEndSerializer,
-    RateLineSerializer,
 )
 from billing.chargeback import GroupBy, JobKey, JobUse, chargeback, jobs_behind
 from billing.csv_export import csv_lines
 from billing.models import HELD_CLASSES, UsageClass
 from billing.periods import Period, period_of
-from billing.pricing import add_rate_line, create_rate_card, end_rate_line, visible_cards
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, InvalidRequest
 from tenants.api.authentication import actor_from
@@ -35,8 +28,6 @@ from webapi.paging import (
     decode_cursor,
     encode_cursor,
     page_body,
-    page_by_id,
-    refuse_unknown_parameters,
     time_or_refuse,
     uuid_or_refuse,
 )
@@ -74,6 +65,10 @@ class ReportParameters(PeriodParameters):
         ("team", "department"),
         "department: includes organizations and departments, parents first",
         default="team",
+    )
+    priced_at: datetime | None = time(
+        "What the period would cost at the prices of this moment. Default: as charged",
+        is_in_seconds=True,
     )
     format: str = choice(("json", "csv"), default="json")
 
@@ -130,6 +125,7 @@ class ChargebackView(APIView):
             node_path=asked.top,
             group_by=asked.group_by,
             pool_name=asked.pool,
+            priced_at=asked.priced_at,
         )
         if request.accepted_renderer.format == "csv":
             # A report has at most teams x pools x classes lines, which are summed already. It is
@@ -171,92 +167,6 @@ class ChargebackJobs(APIView):
         )
         page = Page(jobs, _cursor(period, jobs[-1]) if more else None)
         return Response(page_body(request, page, lambda job: ChargebackJobSerializer(job).data))
-
-
-class RateCardList(APIView):
-    """Rate cards and their lines."""
-
-    @extend_schema(
-        operation_id="list_rate_cards",
-        summary="List the prices of organizations whose costs the caller may see",
-        parameters=PageParameters.in_openapi(),
-        responses=answers({200: page_of(RateCardSerializer)}),
-    )
-    def get(self, request: Request) -> Response:
-        """List rate cards."""
-        asked = PageParameters.read(request)
-        page = page_by_id(asked, visible_cards(actor_from(request)))
-        return Response(page_body(request, page, lambda card: RateCardSerializer(card).data))
-
-    @extend_schema(
-        operation_id="create_rate_card",
-        summary="Create a rate card for an organization",
-        request=RateCardCreateSerializer,
-        responses=answers({201: RateCardSerializer}, 403, 404, 409),
-    )
-    def post(self, request: Request) -> Response:
-        """Create a rate card without lines."""
-        refuse_unknown_parameters(request, set())
-        body = RateCardCreateSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        card = create_rate_card(
-            **body.validated_data, actor=actor_from(request), now=SystemClock().now()
-        )
-        return Response(RateCardSerializer(card).data, status=201)
-
-
-class RateLineList(APIView):
-    """Prices on one card."""
-
-    @extend_schema(
-        operation_id="add_rate_line",
-        summary="Add a price",
-        description="A price may start in the past, where there was none. A price that has "
-        "applied never changes. To raise a price, end the current line and add another.",
-        request=RateLineCreateSerializer,
-        responses=answers({201: RateLineSerializer}, 403, 404, 409),
-    )
-    def post(self, request: Request, card_id: UUID) -> Response:
-        """Add a price. A 409 names the conflicting line in `conflicts_with`."""
-        refuse_unknown_parameters(request, set())
-        body = RateLineCreateSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        line = add_rate_line(
-            card_id,
-            pool_name=body.validated_data["pool"],
-            usage_class=UsageClass(body.validated_data["usage_class"]),
-            price_nano=body.validated_data["price_nano"],
-            start=body.validated_data["start"],
-            end=body.validated_data["end"],
-            actor=actor_from(request),
-            now=SystemClock().now(),
-        )
-        return Response(RateLineSerializer(line).data, status=201)
-
-
-class RateLineDetail(APIView):
-    """One price."""
-
-    @extend_schema(
-        operation_id="end_rate_line",
-        summary="End a price",
-        description="The end cannot be in the past, so that no past report changes.",
-        request=RateLineEndSerializer,
-        responses=answers({200: RateLineSerializer}, 403, 404, 409),
-    )
-    def patch(self, request: Request, card_id: UUID, line_id: UUID) -> Response:
-        """End a price."""
-        refuse_unknown_parameters(request, set())
-        body = RateLineEndSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        line = end_rate_line(
-            card_id,
-            line_id,
-            body.validated_data["end"],
-            actor=actor_from(request),
-            now=SystemClock().now(),
-        )
-        return Response(RateLineSerializer(line).data)
 
 
 def _cursor(period: Period, last: JobUse) -> str:

@@ -492,6 +492,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
       },
     ],
     capacity_withheld: [],
+    corrections: [],
   };
 }
 

@@ -23,6 +23,7 @@ from cli.limit_commands import limits_app
 from cli.logs_command import logs
 from cli.organization_commands import organization_app
 from cli.policy_commands import policy_app
+from cli.prices_commands import prices_app
 from cli.push_commands import quota_push
 from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
@@ -62,6 +63,7 @@ app.add_typer(changes_app, name="quota-changes")
 app.add_typer(policy_app, name="policy")
 app.add_typer(credits_app, name="credits")
 app.add_typer(limits_app, name="limits")
+app.add_typer(prices_app, name="prices")
 app.add_typer(report_app, name="report")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")

@@ -19,6 +19,7 @@ from cli.output import (
     is_wide,
     money,
     now_utc,
+    plain,
     print_data,
     print_table,
     tell,
@@ -182,6 +183,12 @@ def chargeback(
     tell(
         f"{devices.hours_words} from {report['start']} to {report['end']}, as of {report['as_of']}."
     )
+    for line in report["corrections"]:
+        tell(
+            f"Priced after the fact: {line['usage_class']} {line['pool']} of "
+            f"{line['organization']} from {line['start']}, added by {plain(line['added_by'])} at "
+            f"{line['added_at']}."
+        )
     if not report["check"]["is_equal"]:
         raise CliError("The rows do not add up to the metered use. Tell an administrator.")
 

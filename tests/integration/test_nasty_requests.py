@@ -251,6 +251,7 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "price_nano": 5,
         "start": "2026-01-01T00:00:00Z",
         "end": "2027-01-01T00:00:00Z",
+        "ends_current": True,
     },
     ("PATCH", "rate-cards/<uuid:card_id>/lines/<uuid:line_id>"): {"end": "2098-01-01T00:00:00Z"},
     ("POST", "jobs"): a_body(

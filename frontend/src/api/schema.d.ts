@@ -1470,6 +1470,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/rate-cards/{card_id}/comparison": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare the prices of two moments, and what a period would cost under each
+         * @description Compare prices.
+         */
+        get: operations["compare_prices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/rate-cards/{card_id}/lines": {
         parameters: {
             query?: never;
@@ -1481,7 +1501,7 @@ export interface paths {
         put?: never;
         /**
          * Add a price
-         * @description A price may start in the past, where there was none. A price that has applied never changes. To raise a price, end the current line and add another.
+         * @description A price that has applied never changes. With `ends_current`, a new price takes over from the current one. A price may start in the past where there was none; reports name it as a correction.
          */
         post: operations["add_rate_line"];
         delete?: never;
@@ -1500,7 +1520,11 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Cancel a scheduled price
+         * @description A price that ends where this one starts lasts until the end of this one instead.
+         */
+        delete: operations["cancel_rate_line"];
         options?: never;
         head?: never;
         /**
@@ -2473,6 +2497,8 @@ export interface components {
             /** @description The other pools of the report, and why their capacity is hidden */
             capacity_withheld: components["schemas"]["WithheldPool"][];
             check: components["schemas"]["ChargebackCheck"];
+            /** @description Prices of the period that were added after they had started to apply */
+            corrections: components["schemas"]["Correction"][];
             /** @description ISO 4217; null if no rate card applies, or there are several: see `by_currency` */
             currency: string | null;
             days: components["schemas"]["ChargebackDay"][];
@@ -2784,6 +2810,40 @@ export interface components {
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
+        /** @description A price that was added after it had started to apply. */
+        Correction: {
+            /**
+             * Format: date-time
+             * @description null for prices of older versions
+             */
+            added_at: string | null;
+            /** @description Login; empty for prices of older versions */
+            added_by: string;
+            /** @description ISO 4217 */
+            currency: string;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /**
+             * Format: date-time
+             * @description null: no end yet
+             */
+            end: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether it was added after it had started to apply */
+            is_correction: boolean;
+            organization: string;
+            pool: string;
+            price_nano: number;
+            /** Format: date-time */
+            start: string;
+            usage_class: components["schemas"]["PricedClass"];
+        };
         /** @description A new schedule, with what became of each line of its text. */
         CreatedSchedule: {
             /** @description What the caller may do with it now */
@@ -4647,6 +4707,53 @@ export interface components {
             /** @description Worth of one device relative to the reference GPU, per mille. Default for a new pool: 1000 for GPUs, 10 for cores */
             weight?: number;
         };
+        /** @description Prices at two moments, and the cost of a period under each of them. */
+        PriceComparison: {
+            /** @description Change of the cost in millionths; null if the first is 0 */
+            change_ppm: number | null;
+            /** @description Cost in the chargeback report */
+            charged_cost_nano: number;
+            /** @description ISO 4217 */
+            currency: string;
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            first: string;
+            first_cost_nano: number;
+            /** @description False: usage and costs are those of the nodes whose costs the caller may see */
+            is_whole: boolean;
+            organization: string;
+            prices: components["schemas"]["PricePair"][];
+            /** Format: date-time */
+            second: string;
+            second_cost_nano: number;
+            /** Format: date-time */
+            start: string;
+        };
+        /** @description A price at two moments, and the usage of the period at each of them. */
+        PricePair: {
+            /** @description Change of the price in millionths; null without a first one */
+            change_ppm: number | null;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Cost of that usage at the first price */
+            first_cost_nano: number;
+            /** @description null: no price */
+            first_nano: number | null;
+            /** @description Usage of the period */
+            mgpu_s: number;
+            pool: string;
+            /** @description Cost of that usage at the second price */
+            second_cost_nano: number;
+            /** @description null: no price */
+            second_nano: number | null;
+            usage_class: components["schemas"]["PricedClass"];
+        };
         /**
          * @description * `guaranteed` - guaranteed
          *     * `borrowed` - borrowed
@@ -5049,6 +5156,8 @@ export interface components {
         };
         /** @description An organization's prices. */
         RateCard: {
+            /** @description Whether the caller may change the prices */
+            readonly can_edit: boolean;
             /** @description ISO 4217 */
             currency: string;
             /** Format: uuid */
@@ -5056,6 +5165,8 @@ export interface components {
             /** @description Sorted by pool, usage class and start */
             lines: components["schemas"]["RateLine"][];
             organization: string;
+            /** @description Zone of the organization (IANA), in which days of prices begin */
+            readonly time_zone: string;
         };
         /** @description A new, empty rate card. */
         RateCardCreateRequest: {
@@ -5071,6 +5182,13 @@ export interface components {
         /** @description Price of a GPU-hour during `[start, end)`; of a core-hour in a pool of CPU cores. */
         RateLine: {
             /**
+             * Format: date-time
+             * @description null for prices of older versions
+             */
+            added_at: string | null;
+            /** @description Login; empty for prices of older versions */
+            added_by: string;
+            /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
              *     * `gpu` - gpu
@@ -5084,6 +5202,8 @@ export interface components {
             end: string | null;
             /** Format: uuid */
             id: string;
+            /** @description Whether it was added after it had started to apply */
+            is_correction: boolean;
             pool: string;
             price_nano: number;
             /** Format: date-time */
@@ -5094,17 +5214,28 @@ export interface components {
         RateLineCreateRequest: {
             /** Format: date-time */
             end?: string | null;
+            /**
+             * @description End the price that applies at `start` there. Without `end`, the new price lasts until the next scheduled one
+             * @default false
+             */
+            ends_current?: boolean;
             pool: string;
             /** Format: int64 */
             price_nano: number;
-            /** Format: date-time */
-            start: string;
+            /**
+             * Format: date-time
+             * @description null: from now on
+             */
+            start?: string | null;
             usage_class: components["schemas"]["PricedClass"];
         };
         /** @description The end of a price. */
         RateLineEndRequest: {
-            /** Format: date-time */
-            end: string;
+            /**
+             * Format: date-time
+             * @description null: now
+             */
+            end: string | null;
         };
         /** @description One account and pool of a day. The listed and omitted differences sum to the difference. */
         ReconciledAccount: {
@@ -11686,6 +11817,68 @@ export interface operations {
             };
         };
     };
+    compare_prices: {
+        parameters: {
+            query: {
+                /** @description End of the period, excluded */
+                end?: string;
+                /** @description Moment of the first prices */
+                first: string;
+                /** @description Moment of the second prices */
+                second: string;
+                /** @description Start of the period. Default: the last month in the organization's zone */
+                start?: string;
+            };
+            header?: never;
+            path: {
+                card_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PriceComparison"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     add_rate_line: {
         parameters: {
             query?: never;
@@ -11708,6 +11901,67 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["RateLine"];
                 };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_rate_line: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                card_id: string;
+                line_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: {
                 headers: {
@@ -12064,6 +12318,8 @@ export interface operations {
                 organization?: string;
                 /** @description Only this pool */
                 pool?: string;
+                /** @description What the period would cost at the prices of this moment. Default: as charged */
+                priced_at?: string;
                 /** @description Start, with an offset */
                 start: string;
                 /** @description Only the node with this path, and below it */

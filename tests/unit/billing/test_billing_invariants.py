@@ -190,6 +190,21 @@ def test_an_instant_has_one_price() -> None:
     line(pool=a_pool("a100"), start=at(15))
 
 
+def test_a_price_changes_only_its_end_and_stays_after_its_start() -> None:
+    """Against: a price changed for use that is charged, or deleted with it."""
+    card = a_rate_card(a_company().organization, {"guaranteed": 5})
+    line = card.lines.get()
+    for change in ({"price_nano": 4}, {"start": at(5)}, {"added_by": "fin@ai-company"}):
+        refused(
+            "rate_line_changes_only_its_end",
+            lambda change=change: card.lines.update(**change),
+        )
+    refused("rate_line_stays_after_its_start", lambda: line.delete())
+    card.lines.update(end=at(60))
+    a_rate_card(card.organization, {"borrowed": 1}, start=10**9)
+    card.lines.get(usage_class="borrowed").delete()
+
+
 def test_a_currency_is_three_letters_and_an_organization_has_one_card() -> None:
     company = a_company()
     for currency in ("eur", "EU", "EU\n", "E1R"):

@@ -104,6 +104,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
         "by_currency": [{"currency": "EUR", "organizations": ["ai-company"], **sums}],
         **sums,
         "check": {"is_equal": True},
+        "corrections": [],
         **changes,
     }
 
@@ -210,6 +211,23 @@ def test_half_a_period_is_refused_with_an_example(server: Server, half: str) -> 
     ran = server.run("report", "chargeback", half, "2026-11-01")
     assert (ran.exit_code, server.requests) == (2, [])
     assert "such as --start 2026-11-01 --end 2026-12-01" in ran.err
+
+
+def test_a_report_names_prices_that_were_added_after_the_fact(server: Server) -> None:
+    line = {
+        "usage_class": "borrowed",
+        "pool": "h100",
+        "organization": "ai-company",
+        "start": "2026-11-01T00:00:00Z",
+        "added_by": "fin@ai-company",
+        "added_at": "2026-11-20T08:00:00Z",
+    }
+    server.routes["GET reports/chargeback"] = a_report(corrections=[line])
+    ran = server.run("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01")
+    assert ran.err.splitlines()[1:] == [
+        "Priced after the fact: borrowed h100 of ai-company from 2026-11-01T00:00:00Z, added by "
+        "fin@ai-company at 2026-11-20T08:00:00Z."
+    ]
 
 
 def test_a_report_that_does_not_add_up_fails(server: Server) -> None:

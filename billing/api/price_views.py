@@ -1,0 +1,192 @@
+"""Rate cards, their prices, and the comparison of prices."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from billing.api.price_serializers import (
+    PriceComparisonSerializer,
+    RateCardCreateSerializer,
+    RateCardSerializer,
+    RateLineCreateSerializer,
+    RateLineEndSerializer,
+    RateLineSerializer,
+)
+from billing.models import RateCard, UsageClass
+from billing.periods import Period, period_of
+from billing.price_comparison import compare_prices
+from billing.pricing import (
+    add_rate_line,
+    cancel_rate_line,
+    create_rate_card,
+    end_rate_line,
+    visible_cards,
+)
+from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest
+from tenants.access import Actor
+from tenants.api.authentication import actor_from
+from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
+from webapi.parameters import PageParameters, Parameters, time
+from webapi.serializers import answers, page_of
+
+
+class RateCardList(APIView):
+    """Rate cards and their lines."""
+
+    @extend_schema(
+        operation_id="list_rate_cards",
+        summary="List the prices of organizations whose costs the caller may see",
+        parameters=PageParameters.in_openapi(),
+        responses=answers({200: page_of(RateCardSerializer)}),
+    )
+    def get(self, request: Request) -> Response:
+        """List rate cards."""
+        asked = PageParameters.read(request)
+        actor = actor_from(request)
+        page = page_by_id(asked, visible_cards(actor))
+        return Response(page_body(request, page, lambda card: _shown(card, actor)))
+
+    @extend_schema(
+        operation_id="create_rate_card",
+        summary="Create a rate card for an organization",
+        request=RateCardCreateSerializer,
+        responses=answers({201: RateCardSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request) -> Response:
+        """Create a rate card without lines."""
+        refuse_unknown_parameters(request, set())
+        body = RateCardCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        actor = actor_from(request)
+        card = create_rate_card(**body.validated_data, actor=actor, now=SystemClock().now())
+        return Response(_shown(card, actor), status=201)
+
+
+class RateLineList(APIView):
+    """Prices on one card."""
+
+    @extend_schema(
+        operation_id="add_rate_line",
+        summary="Add a price",
+        description="A price that has applied never changes. With `ends_current`, a new price "
+        "takes over from the current one. A price may start in the past where there was none; "
+        "reports name it as a correction.",
+        request=RateLineCreateSerializer,
+        responses=answers({201: RateLineSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, card_id: UUID) -> Response:
+        """Add a price. A 409 names the conflicting line in `conflicts_with`."""
+        refuse_unknown_parameters(request, set())
+        body = RateLineCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        line = add_rate_line(
+            card_id,
+            pool_name=body.validated_data["pool"],
+            usage_class=UsageClass(body.validated_data["usage_class"]),
+            price_nano=body.validated_data["price_nano"],
+            start=body.validated_data["start"],
+            end=body.validated_data["end"],
+            ends_current=body.validated_data["ends_current"],
+            actor=actor_from(request),
+            now=SystemClock().now(),
+        )
+        return Response(RateLineSerializer(line).data, status=201)
+
+
+class RateLineDetail(APIView):
+    """One price."""
+
+    @extend_schema(
+        operation_id="end_rate_line",
+        summary="End a price",
+        description="The end cannot be in the past, so that no past report changes.",
+        request=RateLineEndSerializer,
+        responses=answers({200: RateLineSerializer}, 403, 404, 409),
+    )
+    def patch(self, request: Request, card_id: UUID, line_id: UUID) -> Response:
+        """End a price."""
+        refuse_unknown_parameters(request, set())
+        body = RateLineEndSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        line = end_rate_line(
+            card_id,
+            line_id,
+            body.validated_data["end"],
+            actor=actor_from(request),
+            now=SystemClock().now(),
+        )
+        return Response(RateLineSerializer(line).data)
+
+    @extend_schema(
+        operation_id="cancel_rate_line",
+        summary="Cancel a scheduled price",
+        description="A price that ends where this one starts lasts until the end of this one "
+        "instead.",
+        responses=answers({204: None}, 403, 404, 409),
+    )
+    def delete(self, request: Request, card_id: UUID, line_id: UUID) -> Response:
+        """Delete a price that has not started."""
+        refuse_unknown_parameters(request, set())
+        cancel_rate_line(card_id, line_id, actor=actor_from(request), now=SystemClock().now())
+        return Response(status=204)
+
+
+class ComparisonParameters(Parameters):
+    """The two moments of a comparison, and its period."""
+
+    first: datetime = time("Moment of the first prices", is_in_seconds=True, required="give a time")
+    second: datetime = time(
+        "Moment of the second prices", is_in_seconds=True, required="give a time"
+    )
+    start: datetime | None = time(
+        "Start of the period. Default: the last month in the organization's zone",
+        is_in_seconds=True,
+    )
+    end: datetime | None = time("End of the period, excluded", is_in_seconds=True)
+
+    def period(self, now: datetime) -> Period | None:
+        """Return the period, or None for the default. Raises InvalidRequest for a half one."""
+        if self.start is None and self.end is None:
+            return None
+        if self.start is None or self.end is None:
+            raise InvalidRequest(
+                "Give both start and end, or neither for the last month.",
+                errors=[FieldError("/start" if self.start is None else "/end", "is missing")],
+            )
+        return period_of(self.start, self.end, as_of=None, now=now)
+
+
+class RateCardComparison(APIView):
+    """The prices of two moments."""
+
+    @extend_schema(
+        operation_id="compare_prices",
+        summary="Compare the prices of two moments, and what a period would cost under each",
+        parameters=ComparisonParameters.in_openapi(),
+        responses=answers({200: PriceComparisonSerializer}, 403, 404),
+    )
+    def get(self, request: Request, card_id: UUID) -> Response:
+        """Compare prices."""
+        asked = ComparisonParameters.read(request)
+        now = SystemClock().now()
+        found = compare_prices(
+            card_id,
+            first=asked.first,
+            second=asked.second,
+            period=asked.period(now),
+            actor=actor_from(request),
+            now=now,
+        )
+        return Response(PriceComparisonSerializer(found).data)
+
+
+def _shown(card: RateCard, actor: Actor) -> Any:
+    return RateCardSerializer(card, context={"actor": actor}).data
