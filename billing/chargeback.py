@@ -15,15 +15,24 @@ from billing.capacity import (
     capacity_scope,
     withheld_pools,
 )
-from billing.models import HELD_CLASSES, RateCard, RateLine, UsageClass
+from billing.models import HELD_CLASSES, RateLine, UsageClass
 from billing.periods import Period
 from billing.queries import corrections_in
+from billing.scopes import (
+    currencies_of,
+    nodes_of,
+    pools_named,
+    scope_of,
+    span_in,
+    team_and_pool,
+    teams_of,
+)
 from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
-from primitives.errors import FieldError, InvalidRequest, NotFound
+from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
 from tenants.access import Actor
-from tenants.models import Node, NodeKind
+from tenants.models import Node
 from tenants.places import Place, placed_between, places_of, visible_place
 from tenants.roles import Permission
 
@@ -199,15 +208,15 @@ def chargeback(
     """
     top = visible_place(actor, node_path, Permission.VIEW_COSTS) if node_path is not None else None
     places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
-    nodes = _nodes(places)
-    pools = _pools(pool_name)
+    nodes = nodes_of(places)
+    pools = pools_named(pool_name)
     charged = sorted({node.organization_id for node in nodes})
-    currencies = _currencies(charged)
+    currencies = currencies_of(charged)
     scope = capacity_scope(actor, pools)
     found = rows_of(
         REPORT,
         {
-            **_scope(places, nodes, pools, period),
+            **scope_of(places, nodes, pools, period),
             "priced_at": priced_at,
             **_elsewhere(places, period),
             "capacity_pools": scope.pools,
@@ -216,7 +225,7 @@ def chargeback(
             "charged": charged,
         },
     )
-    teams, names = _teams(nodes), list(pools.values())
+    teams, names = teams_of(nodes), list(pools.values())
     team_rows = _team_rows(found, teams, names, currencies)
     used_mgpu_s: dict[str, int] = {}
     for row in team_rows:
@@ -254,13 +263,13 @@ def jobs_behind(
     wanted = list(HELD_CLASSES) if usage_class is None else [usage_class]
     top = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
     places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
-    nodes = _nodes(places)
-    pools = _pools(pool_name)
-    teams, names = _teams(nodes), list(pools.values())
+    nodes = nodes_of(places)
+    pools = pools_named(pool_name)
+    teams, names = teams_of(nodes), list(pools.values())
     found = rows_of(
         JOBS,
         {
-            **_scope(places, nodes, pools, period),
+            **scope_of(places, nodes, pools, period),
             "priced_at": None,
             "classes": [_CLASS_NUMBERS[item] for item in wanted],
             "after_mgpu_s": after and after.mgpu_s,
@@ -281,7 +290,7 @@ _SHIFTS = {kind: 2 * place for place, kind in enumerate(DeviceKind)}
 
 def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[Pool]) -> JobUse:
     job_id, name, username, account, usage_class, mgpu_s, cost_nano, attempts = row
-    team, pool = _team_and_pool(account, teams, pools)
+    team, pool = team_and_pool(account, teams, pools)
     return JobUse(
         job_id=job_id,
         name=name,
@@ -296,11 +305,6 @@ def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[Pool]) -
     )
 
 
-def _team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[Pool]) -> tuple[Node, Pool]:
-    team, pool = divmod(account, POOLS_MAX)
-    return teams[team - 1], pools[pool - 1]
-
-
 def _account(key: JobKey, teams: Sequence[Node], pools: Sequence[Pool]) -> int:
     """Return the number of the key's account. Raises InvalidRequest where it no longer exists."""
     paths, names = [team.display_path for team in teams], [pool.name for pool in pools]
@@ -313,51 +317,6 @@ def _account(key: JobKey, teams: Sequence[Node], pools: Sequence[Pool]) -> int:
     return (paths.index(key.team) + 1) * POOLS_MAX + names.index(key.pool) + 1
 
 
-def _nodes(places: Iterable[Place]) -> list[Node]:
-    """Return the nodes of the report, parents first. A moved node occurs once for each path."""
-    return list({place.node.path: place.node for place in places}.values())
-
-
-def _pools(name: str | None) -> Mapping[UUID, Pool]:
-    """Return the requested pools by id. Raises NotFound for an unknown one."""
-    rows = Pool.objects.all() if name is None else Pool.objects.filter(name=name)
-    pools = {pool.pk: pool for pool in rows}
-    if name is not None and not pools:
-        raise NotFound(f"There is no pool {name!r}.", pool=name)
-    return pools
-
-
-def _currencies(organizations: Iterable[UUID]) -> dict[UUID, str]:
-    """Return the currency of each organization that has a rate card."""
-    return dict(
-        RateCard.objects.filter(organization_id__in=list(organizations)).values_list(
-            "organization_id", "currency"
-        )
-    )
-
-
-def _scope(
-    places: Sequence[Place], nodes: Sequence[Node], pools: Mapping[UUID, Pool], period: Period
-) -> dict[str, Any]:
-    """Return the parameters of all statements. Teams are numbered in the order of `nodes`."""
-    teams = _teams(nodes)
-    numbers = {team.path: number for number, team in enumerate(teams, 1)}
-    spans = [
-        (numbers[place.node.path], *span)
-        for place in places
-        if place.node.kind == NodeKind.TEAM and (span := _span(place, period)) is not None
-    ]
-    return {
-        "teams": [node.pk for node in teams],
-        "pools": list(pools),
-        "since_at": period.start,
-        "until_at": period.until,
-        "place_numbers": [number for number, _, _ in spans],
-        "place_since": [since for _, since, _ in spans],
-        "place_until": [until for _, _, until in spans],
-    }
-
-
 def _elsewhere(places: Sequence[Place], period: Period) -> dict[str, Any]:
     """Return the parameters with the other places of the report's teams in its period."""
     known = {(place.node.pk, place.node.path) for place in places}
@@ -366,24 +325,13 @@ def _elsewhere(places: Sequence[Place], period: Period) -> dict[str, Any]:
         (place.node.pk, *span)
         for place in places_of(moved)
         if (place.node.pk, place.node.path) not in known
-        and (span := _span(place, period)) is not None
+        and (span := span_in(place, period)) is not None
     ]
     return {
         "other_teams": [team for team, _, _ in spans],
         "other_since": [since for _, since, _ in spans],
         "other_until": [until for _, _, until in spans],
     }
-
-
-def _span(place: Place, period: Period) -> tuple[datetime, datetime] | None:
-    """Return the part of the period during which the place existed, or None."""
-    since = period.start if place.start is None else max(period.start, place.start)
-    until = period.until if place.end is None else min(period.until, place.end)
-    return (since, until) if since < until else None
-
-
-def _teams(nodes: Iterable[Node]) -> list[Node]:
-    return [node for node in nodes if node.kind == NodeKind.TEAM]
 
 
 def _team_rows(
@@ -395,7 +343,7 @@ def _team_rows(
     rows = []
     for row in found:
         if row[0] == "row":
-            team, pool = _team_and_pool(row[1], teams, pools)
+            team, pool = team_and_pool(row[1], teams, pools)
             amounts = Amounts(*(int(value) for value in row[3:]))
             currency = currencies.get(team.organization_id)
             rows.append(Row(team, pool.name, pool.kind, amounts, currency))

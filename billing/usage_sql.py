@@ -112,7 +112,7 @@ pieces AS NOT MATERIALIZED (
 lines AS MATERIALIZED (
     SELECT a.account,
            array_position(ARRAY['guaranteed', 'borrowed', 'unpaid'], l.usage_class) AS class,
-           l.price_nano,
+           l.id AS line_id, l.price_nano,
            CASE WHEN %(priced_at)s::timestamptz IS NULL
                 THEN date_part('epoch', l.start)::bigint ELSE -{_EVER} END AS start_s,
            CASE WHEN %(priced_at)s::timestamptz IS NULL
@@ -127,11 +127,11 @@ lines AS MATERIALIZED (
 prices AS MATERIALIZED (
     SELECT * FROM lines
     UNION ALL
-    SELECT account, class, NULL,
+    SELECT account, class, NULL, NULL,
            LAG(end_s, 1, -{_EVER}) OVER (PARTITION BY account, class ORDER BY start_s), start_s
     FROM lines
     UNION ALL
-    SELECT account, class, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY account, class
+    SELECT account, class, NULL, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY account, class
 ),
 by_class AS (
     SELECT attempt_id, job_id, account, since_s, multiplier_ppm, start_s, end_s,
@@ -142,7 +142,8 @@ by_class AS (
     FROM pieces WHERE borrowed_mgpu > 0
 ),
 cumulative AS (
-    SELECT p.job_id, p.account, p.class, r.price_nano IS NULL AS is_unpriced,
+    SELECT p.attempt_id, p.job_id, p.account, p.class, r.line_id, r.price_nano,
+           r.price_nano IS NULL AS is_unpriced,
            SUM(p.mgpu * GREATEST(
                0, LEAST(p.end_s, r.end_s, p.since_s) - GREATEST(p.start_s, r.start_s)
            )) FILTER (WHERE p.start_s < p.since_s) AS before_mgpu_s,
@@ -154,17 +155,17 @@ cumulative AS (
       ON r.account = p.account AND r.class = p.class
      AND r.start_s < p.end_s AND r.end_s > p.start_s
     GROUP BY p.attempt_id, p.job_id, p.account, p.since_s, p.multiplier_ppm, p.class,
-             r.price_nano, r.start_s
+             r.line_id, r.price_nano, r.start_s
 ),
 shifted AS (
-    SELECT job_id, account, class, is_unpriced,
+    SELECT attempt_id, job_id, account, class, line_id, price_nano, is_unpriced,
            until_mgpu_s - COALESCE(before_mgpu_s, 0) AS mgpu_s,
            {shifted_sql("until_mgpu_s", "rate")} AS until_shifted,
            {shifted_sql("before_mgpu_s", "rate")} AS before_shifted
     FROM cumulative
 ),
 rated AS (
-    SELECT job_id, account, class, is_unpriced, mgpu_s,
+    SELECT attempt_id, job_id, account, class, line_id, price_nano, is_unpriced, mgpu_s,
            COALESCE({cost_of_shifted_sql("until_shifted")}, 0)
            - COALESCE({cost_of_shifted_sql("before_shifted")}, 0) AS cost_nano
     FROM shifted
@@ -342,6 +343,23 @@ CROSS JOIN LATERAL (
 ) AS m
 GROUP BY p.job_id, p.class, p.mgpu_s, m.job_name, m.username, p.account
 ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
+"""  # noqa: S608 - made of constants only
+
+#: The charges behind a report, one per attempt, account, usage class and rate line, sorted by
+#: account, job and attempt. Use without a price has no line. The gaps of an account's prices are
+#: one row.
+CHARGES = f"""
+WITH {_ACCOUNTS}, {_rated()}
+SELECT r.account, r.class, a.id::text, a.job_id::text, a.job_name, a.number, u.id::text,
+       u.username, c.name, a.priority_class, a.multiplier_ppm, r.line_id::text, r.price_nano,
+       SUM(r.mgpu_s)::bigint, SUM(r.cost_nano)::bigint
+FROM rated r
+JOIN billing_meteredattempt a ON a.id = r.attempt_id
+JOIN tenants_user u ON u.id = a.user_id
+JOIN clusters_cluster c ON c.id = a.cluster_id
+WHERE r.mgpu_s > 0
+GROUP BY r.account, r.class, a.id, u.id, c.id, r.line_id, r.price_nano
+ORDER BY r.account, a.job_id, a.number, r.class, r.line_id
 """  # noqa: S608 - made of constants only
 
 

@@ -62,6 +62,22 @@ class Api:
         """Return the body at `path` as text."""
         return self._send("GET", path, parameters=parameters, headers={"Accept": "*/*"}).text
 
+    def download(self, path: str) -> Iterator[bytes]:
+        """Yield the body at `path` in chunks. A broken connection is not tried again."""
+        from httpx import Timeout, TransportError
+
+        timeout = Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        headers = {"Accept": "*/*"}
+        try:
+            with self._client.stream("GET", path, headers=headers, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                yield from _checked(response).iter_bytes()
+        except TransportError as error:
+            raise Unreachable(
+                f"The download from {self.settings.server} broke off. Try again."
+            ) from error
+
     def post(
         self,
         path: str,

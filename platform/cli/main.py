@@ -18,6 +18,7 @@ from cli.context import Commands
 from cli.credits_commands import credits_app
 from cli.decisions_command import decisions
 from cli.estimate_command import estimate
+from cli.export_commands import export_app
 from cli.extend_command import extend
 from cli.limit_commands import limits_app
 from cli.logs_command import logs
@@ -65,6 +66,7 @@ app.add_typer(credits_app, name="credits")
 app.add_typer(limits_app, name="limits")
 app.add_typer(prices_app, name="prices")
 app.add_typer(report_app, name="report")
+app.add_typer(export_app, name="export")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")

@@ -139,7 +139,7 @@ def chargeback(
     Without --start and --end, the period is this month. Each currency has its own table.
     """
     if start is None and end is None:
-        start, end = _this_month()
+        start, end = this_month()
         tell(f"This month (UTC): from {start} to {end}, excluded.")
     elif start is None or end is None:
         raise CliError(
@@ -376,7 +376,7 @@ def _amounts(row: Mapping[str, Any], devices: Devices) -> list[str]:
     ]
 
 
-def _this_month() -> tuple[str, str]:
+def this_month() -> tuple[str, str]:
     """Return the first day of this month (UTC), and that of the next."""
     first = now_utc().date().replace(day=1)
     following = (first + timedelta(days=31)).replace(day=1)

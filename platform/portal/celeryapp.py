@@ -25,6 +25,8 @@ app.conf.beat_schedule = {
     "void-expired-transfers": {"task": "ledger.tasks.void_expired_transfers", "schedule": 60.0},
     "check-ledgers": {"task": "ledger.tasks.check_ledgers", "schedule": 86_400.0},
     "settle-credits": {"task": "bank.tasks.settle_credits", "schedule": 60.0},
+    "write-export": {"task": "exports.tasks.write_export", "schedule": 5.0},
+    "drop-old-exports": {"task": "exports.tasks.drop_old_exports", "schedule": 3600.0},
     "submit-due-runs": {"task": "jobs.tasks.submit_due_runs", "schedule": 15.0},
     "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},
 }

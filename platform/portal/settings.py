@@ -168,6 +168,7 @@ INSTALLED_APPS = [
     "quotas",
     "bank",
     "billing",
+    "exports",
     "jobs",
     "portal",
 ]
@@ -272,6 +273,7 @@ SPECTACULAR_SETTINGS = {
         "ScheduleAction": "jobs.api.schedule_serializers.SCHEDULE_ACTIONS",
         "LogStreamEnum": "jobs.reading.logs.STREAMS",
         "AttemptState": "jobs.models.AttemptState.values",
+        "ExportState": "exports.models.ExportState.values",
         "ReconciliationStatus": "billing.models.ReconciliationStatus.values",
     },
 }
@@ -358,6 +360,11 @@ if 86_400 % CREDITS_SETTLED_EVERY_S:
         "TIDEGATE_CREDITS_SETTLED_EVERY_S must divide a day of 86400 s, such as 900, not "
         f"{CREDITS_SETTLED_EVERY_S}."
     )
+#: The folder of exported files. The web processes and the workers share it.
+EXPORTS_DIR = Path(_text("TIDEGATE_EXPORTS_DIR", str(STATE_DIR / "exports")))
+#: How long exported files are kept, and their total size.
+EXPORTS_KEPT_DAYS = _int("TIDEGATE_EXPORTS_KEPT_DAYS", 30, low=1, high=3_650)
+EXPORTS_KEPT_MIB = _int("TIDEGATE_EXPORTS_KEPT_MIB", 10_240, low=1, high=1_048_576)
 #: How many records of cycles are kept, for how long, and their total size. The limits apply to
 #: cycles that preempted jobs, and again to cycles that only started jobs.
 CYCLES_KEPT = _int("TIDEGATE_CYCLES_KEPT", 10_000, low=0, high=1_000_000)

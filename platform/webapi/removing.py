@@ -21,6 +21,7 @@ _WORDS = {
     "clusters.clusternode": "nodes",
     "clusters.noderequest": "nodes",
     "clusters.poolalias": "other names",
+    "exports.export": "exported files",
     "jobs.attempt": "jobs",
     "jobs.job": "jobs",
     "jobs.jobarray": "jobs",

@@ -16,6 +16,7 @@ from billing.models import Reconciliation
 from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card
 from builders.cast import Cast, a_cast
+from builders.export_builders import an_export
 from builders.job_builders import a_job, an_array
 from builders.portal_builders import NOW, Company, a_company, a_pool
 from builders.schedule_builders import a_schedule
@@ -125,6 +126,7 @@ def a_world() -> World:
         "cycle_id": a_recorded_cycle().pk,
         "card_id": card.pk,
         "line_id": card.lines.filter(end=None)[0].pk,
+        "export_id": an_export(cast.nlp, cast.nlp_lead).pk,
         "reconciliation_id": Reconciliation.objects.create(
             cluster=company.cluster, day=date(2026, 11, 20), status="pending"
         ).pk,

@@ -276,6 +276,20 @@ TABLE: dict[tuple[str, str], Case] = {
     ("PATCH", "organizations/<uuid:organization_id>/credit-bank"): a_case(
         "401 200 200 403 403 403 403 403 403 403 404", {"is_on": True}, If_Match='"v1"'
     ),
+    # Exports: those of nlp, for who may see its costs and its jobs.
+    ("GET", "exports"): a_case(CUT_TO_ALL),
+    ("POST", "exports"): a_case(
+        "401 201 201 201 403 201 403 201 201 403 404",
+        {
+            "format": "csv",
+            "node": "ai-company/research/nlp",
+            "start": "2026-11-01T00:00:00Z",
+            "end": "2026-11-02T00:00:00Z",
+        },
+    ),
+    ("GET", "exports/<uuid:export_id>"): a_case("401 200 200 200 404 200 404 200 200 404 404"),
+    # It is not written yet.
+    ("GET", "exports/<uuid:export_id>/file"): a_case("401 409 409 409 404 409 404 409 409 404 404"),
     # Jobs: bob's job in nlp.
     ("GET", "jobs"): a_case(CUT_TO_ALL),
     ("POST", "jobs"): a_case("401 201 201 201 403 201 201 403 403 201 404", a_body(pool="h100")),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from django.db import transaction
@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from billing.chargeback import Amounts, chargeback
+from billing.charges import charges_of
 from billing.models import MeteredAttempt, UsageSegment
 from billing.periods import Period
 from billing.rating import cost_nano
@@ -117,6 +118,32 @@ def report(actor: Actor, start: int, end: int) -> Amounts:
     return found.totals
 
 
+def charged(actor: Actor, start: int, end: int) -> Amounts:
+    """The sums of the charges of each attempt: a second way to the same totals, but for jobs."""
+    period = Period(at(start), at(end), LATER)
+    rows = [
+        row
+        for batch in charges_of(actor=actor, period=period, node_path="ai-company")
+        for row in batch.rows
+    ]
+
+    def total(name: str, usage_class: str, *, unpriced: bool = False) -> int:
+        return sum(
+            getattr(row, name)
+            for row in rows
+            if row.usage_class == usage_class and (row.price_nano is None or not unpriced)
+        )
+
+    return Amounts(
+        total("mgpu_s", "guaranteed"),
+        total("mgpu_s", "borrowed"),
+        total("billed_cost_nano", "guaranteed"),
+        total("billed_cost_nano", "borrowed"),
+        total("mgpu_s", "guaranteed", unpriced=True),
+        total("mgpu_s", "borrowed", unpriced=True),
+    )
+
+
 def plain(prices: Prices, start: int, end: int) -> Amounts:
     """The same totals, second by second and in Python."""
     usage = {"guaranteed": 0, "borrowed": 0}
@@ -184,7 +211,8 @@ def test_charges(
     cuts: list[int],
 ) -> None:
     """Usage, cost and unpriced usage of any period are as plain arithmetic says, second by
-    second; periods that make up a longer one sum to it; teams sum to the segments."""
+    second; periods that make up a longer one sum to it; teams sum to the segments, and the charges
+    of attempts to the report."""
     try:
         with transaction.atomic():
             prices: Prices = {"guaranteed": guaranteed, "borrowed": borrowed}
@@ -193,6 +221,9 @@ def test_charges(
             parts = [report(actor, a, b) for a, b in itertools.pairwise(edges)]
             whole = report(actor, 0, 3 * SECONDS)
             total = sum(parts, Amounts())
+            jobs = dict.fromkeys(("jobs", "guaranteed_jobs", "borrowed_jobs"), 0)
+            for (a, b), part in zip(itertools.pairwise(edges), parts, strict=True):
+                assert charged(actor, a, b) == replace(part, **jobs), (a, b)
             for name in (
                 "guaranteed_mgpu_s",
                 "borrowed_mgpu_s",

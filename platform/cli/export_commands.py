@@ -1,0 +1,180 @@
+"""Commands on exports: files with the charges of a period."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cli.api import Api, sleep
+from cli.context import open_api
+from cli.errors import CliError
+from cli.output import Format, print_data, print_fields, print_table, tell
+from cli.report_commands import moment, this_month
+
+export_app = typer.Typer(
+    no_args_is_help=True, help="Files with the charges of a period.", rich_markup_mode=None
+)
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+
+#: How long `create --wait` waits for a file, and how often it asks.
+_WAIT_S_MAX = 900
+_ASK_EVERY_S = 2.0
+
+
+class FileFormat(StrEnum):
+    """The format of a file."""
+
+    CSV = "csv"
+    XLSX = "xlsx"
+    PARQUET = "parquet"
+
+
+@export_app.command("create")
+def export_create(
+    ctx: typer.Context,
+    node: Annotated[str, typer.Argument(help="Path of the node: ai-company/research.")],
+    file_format: Annotated[
+        FileFormat, typer.Option("--format", help="CSV and Parquet are exact.")
+    ] = FileFormat.CSV,
+    start: Annotated[
+        str | None,
+        typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z. Default: this month."),
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="End of the period, excluded.")] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="Count running jobs until this time. Default: now.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Wait, and store the file here.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Request a file with the charges of each job of a node, by day.
+
+    Without --file, the command prints the ID for `tidegate export get`.
+    """
+    if start is None and end is None:
+        start, end = this_month()
+        tell(f"This month (UTC): from {start} to {end}, excluded.")
+    elif start is None or end is None:
+        raise CliError("Give both --start and --end, or neither for this month.")
+    body = {
+        "format": file_format.value,
+        "node": node.rstrip("/"),
+        "start": moment(start, "--start"),
+        "end": moment(end, "--end"),
+        "as_of": None if as_of is None else moment(as_of, "--as-of"),
+        "pool": pool,
+    }
+    api = open_api(ctx)
+    export = api.post("exports", body)
+    if file is not None:
+        export = _finished(api, export)
+        _store(api, export, file)
+    if output is not Format.TABLE:
+        print_data(export, output)
+    elif file is None:
+        typer.echo(export["id"])
+
+
+@export_app.command("list")
+def export_list(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of exports.")] = 20,
+    output: Output = Format.TABLE,
+) -> None:
+    """List exports, newest first."""
+    found = list(open_api(ctx).items("exports", most=limit))
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("No exports yet. Request one with `tidegate export create`.")
+        return
+    print_table(
+        ["ID", "FILE", "STATE", "ROWS", "REQUESTED"],
+        [[one["id"], one["file_name"], _state(one), _rows(one), one["created_at"]] for one in found],
+        squeeze="FILE",
+    )
+
+
+@export_app.command("get")
+def export_get(
+    ctx: typer.Context,
+    export_id: Annotated[str, typer.Argument(metavar="ID", help="ID of the export.")],
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Store the file here, and check it.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show an export with its progress and sums, or download its file."""
+    api = open_api(ctx)
+    export = api.get(f"exports/{export_id}")
+    if file is not None:
+        _store(api, export, file)
+        return
+    if output is not Format.TABLE:
+        print_data(export, output)
+        return
+    manifest = export["manifest"] or {}
+    print_fields(
+        [
+            ("export", export["id"]),
+            ("file", export["file_name"]),
+            ("node", export["node"]),
+            ("period", f"{export['start']} to {export['end']}, as of {export['as_of']}"),
+            ("state", _state(export)),
+            ("message", export["message"]),
+            ("rows", _rows(export)),
+            ("sha256", manifest.get("sha256", "")),
+        ]
+    )
+
+
+def _finished(api: Api, export: dict[str, Any]) -> dict[str, Any]:
+    """Return the export once it is done or failed."""
+    for _ in range(int(_WAIT_S_MAX / _ASK_EVERY_S)):
+        if export["state"] in {"done", "failed"}:
+            return export
+        sleep(_ASK_EVERY_S)
+        export = api.get(f"exports/{export['id']}")
+    raise CliError(
+        f"The file is not there after {_WAIT_S_MAX // 60} minutes. Get it later with `tidegate "
+        f"export get {export['id']} --file FILE`."
+    )
+
+
+def _store(api: Api, export: dict[str, Any], file: Path) -> None:
+    """Download the file, and compare it with its manifest. An existing file is replaced."""
+    if export["state"] == "failed":
+        raise CliError(f"The export failed: {export['message']}")
+    part = file.with_name(f"{file.name}.part")
+    digest = hashlib.sha256()
+    try:
+        with part.open("wb") as target:
+            for chunk in api.download(f"exports/{export['id']}/file"):
+                digest.update(chunk)
+                target.write(chunk)
+        if digest.hexdigest() != export["manifest"]["sha256"]:
+            raise CliError("The download differs from its manifest. Try again.")
+        part.replace(file)
+    except OSError as error:
+        raise CliError(f"{file} cannot be written: {error.strerror}.") from error
+    finally:
+        part.unlink(missing_ok=True)
+    tell(f"{file}: {_rows(export)} rows, SHA-256 {digest.hexdigest()}.")
+
+
+def _state(export: dict[str, Any]) -> str:
+    if export["state"] == "running":
+        return f"running {export['progress_permille'] // 10}%"
+    return str(export["state"])
+
+
+def _rows(export: dict[str, Any]) -> str:
+    return f"{export['manifest']['rows']:,}" if export["manifest"] else "-"

@@ -1,0 +1,13 @@
+"""Routes under /api/v1/ for exports."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from exports.api.views import ExportDetail, ExportFile, ExportList
+
+urlpatterns: list[URLPattern] = [
+    path("exports", ExportList.as_view()),
+    path("exports/<uuid:export_id>", ExportDetail.as_view()),
+    path("exports/<uuid:export_id>/file", ExportFile.as_view()),
+]

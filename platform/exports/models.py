@@ -1,0 +1,106 @@
+"""Requested files with charges, their progress and their manifests."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+from uuid_utils.compat import uuid7
+
+from tenants.models import Node, User
+
+#: Progress of a complete file.
+PERMILLE = 1_000
+
+
+class ExportState(models.TextChoices):
+    """The state of an export. Only a `done` one has a file."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class ExportDataset(models.TextChoices):
+    """The contents of a file."""
+
+    CHARGES = "charges"
+
+
+class ExportFormat(models.TextChoices):
+    """The format of a file. CSV and Parquet are exact; XLSX has 15 digits of a number."""
+
+    CSV = "csv"
+    XLSX = "xlsx"
+    PARQUET = "parquet"
+
+
+class Export(models.Model):
+    """One file with the charges of a node and everything below it, during `[start, end)`.
+
+    `node_path` is as requested, with its last slash. Use that has not ended counts until `as_of`.
+    An empty `pool` means all. A worker that writes the file updates `seen_at`; another one starts
+    again where that is too old. `message` says why it failed. `manifest` is None until it is done.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    node_path = models.CharField(max_length=1_024)
+    requested_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    dataset = models.CharField(max_length=32, choices=ExportDataset.choices)
+    format = models.CharField(max_length=8, choices=ExportFormat.choices)
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    as_of = models.DateTimeField()
+    pool = models.CharField(max_length=63, blank=True)
+    state = models.CharField(max_length=8, choices=ExportState.choices, default=ExportState.QUEUED)
+    progress_permille = models.PositiveIntegerField(default=0)
+    tries = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField()
+    seen_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    message = models.CharField(max_length=500, blank=True)
+    size_bytes = models.BigIntegerField(null=True)
+    sha256 = models.CharField(max_length=64, blank=True)
+    manifest = models.JSONField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=["queued", "running", "done", "failed"]),
+                name="export_state_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(format__in=["csv", "xlsx", "parquet"]), name="export_format_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(end__gt=F("start")), name="export_period_has_a_length"
+            ),
+            models.CheckConstraint(
+                condition=Q(progress_permille__lte=PERMILLE), name="export_progress_is_a_share"
+            ),
+            models.CheckConstraint(
+                condition=Q(state="done", size_bytes__gte=0, ended_at__isnull=False)
+                & Q(manifest__isnull=False, sha256__regex=r"\A[0-9a-f]{64}\Z")
+                | ~Q(state="done") & Q(size_bytes=None, manifest__isnull=True, sha256=""),
+                name="export_has_a_file_when_done",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="failed") & ~Q(message="") | ~Q(state="failed") & Q(message=""),
+                name="export_says_why_it_failed",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["id"], condition=Q(state__in=["queued", "running"]), name="export_to_write"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"export {self.id}"
+
+    @property
+    def file_name(self) -> str:
+        """Return the name under which people store the file."""
+        place = self.node_path.rstrip("/").replace("/", "-")
+        return f"{self.dataset}-{place}-{self.start:%Y%m%d}-{self.end:%Y%m%d}.{self.format}"

@@ -1,0 +1,123 @@
+"""Requests of exports, and the exports that an actor may see."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from audit.recording import record
+from billing.periods import period_of
+from billing.scopes import pools_named
+from exports.files import file_of
+from exports.models import Export, ExportState
+from live.publishing import publish
+from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
+from tenants.access import Actor, get_visible, visible
+from tenants.models import Node
+from tenants.places import visible_place
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: Exports of one organization that are not finished.
+UNFINISHED_MAX = 20
+
+
+@transaction.atomic
+def request_export(
+    *,
+    actor: Actor,
+    dataset: str,
+    format_name: str,
+    node_path: str,
+    start: datetime,
+    end: datetime,
+    as_of: datetime | None,
+    pool_name: str | None,
+    now: datetime,
+) -> Export:
+    """Store a request, which a worker carries out within seconds.
+
+    The actor needs the rights to see the costs and the jobs of the node. Raises InvalidRequest for
+    a period as `period_of`, NotFound and Forbidden as `charges_of`, and Conflict where too many
+    exports of the organization are not finished.
+    """
+    path = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
+    if any(moment.microsecond for moment in (start, end, as_of or now.replace(microsecond=0))):
+        raise InvalidRequest(
+            "start, end and as_of must be in whole seconds.",
+            errors=[FieldError("/start", "is not in whole seconds")],
+        )
+    period = period_of(start, end, as_of=as_of, now=now)
+    pools_named(pool_name)
+    # The lock makes the bound exact.
+    organization = Node.objects.select_for_update(no_key=True).get(
+        path=path.partition("/")[0] + "/"
+    )
+    unfinished = Export.objects.filter(
+        organization=organization, state__in=[ExportState.QUEUED, ExportState.RUNNING]
+    )
+    if unfinished.count() >= UNFINISHED_MAX:
+        raise Conflict(
+            f"{UNFINISHED_MAX} exports of {organization.display_path} are not finished. Wait until "
+            "one is."
+        )
+    export = Export.objects.create(
+        organization=organization,
+        node_path=path,
+        requested_by=actor.user,
+        dataset=dataset,
+        format=format_name,
+        start=period.start,
+        end=period.end,
+        as_of=period.as_of.replace(microsecond=0),
+        pool=pool_name or "",
+        created_at=now,
+    )
+    record(
+        action="export.requested",
+        subject_kind="export",
+        subject_id=export.pk,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=organization.pk,
+        node_path=path,
+        detail={"dataset": dataset, "format": format_name, "file": export.file_name},
+        request_id=current_request_id(),
+    )
+    publish("reports", organization_id=organization.pk)
+    return export
+
+
+def visible_exports(actor: Actor) -> QuerySet[Export]:
+    """Return the exports of nodes whose costs and jobs the actor may see."""
+    rows = Export.objects.select_related("requested_by")
+    for permission in (Permission.VIEW_COSTS, Permission.VIEW_JOBS):
+        rows = visible(actor, rows, permission, path_field="node_path")
+    return rows
+
+
+def export_by_id(actor: Actor, export_id: UUID) -> Export:
+    """Return one export. Raises NotFound for an absent or invisible one."""
+    return get_visible(
+        actor, visible_exports(actor), Permission.VIEW_COSTS, path_field="node_path", pk=export_id
+    )
+
+
+def finished_file(export: Export) -> Path:
+    """Return the file of an export.
+
+    Raises Conflict before it is done, and NotFound where the file was deleted.
+    """
+    if export.state != ExportState.DONE:
+        raise Conflict(
+            f"The export is {export.state}. A file is there once it is done.", state=export.state
+        )
+    path = file_of(export.pk)
+    if not path.is_file():
+        raise NotFound("The file was deleted. Request the export again.")
+    return path

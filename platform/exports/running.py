@@ -1,0 +1,173 @@
+"""Writes the files of requested exports, one at a time, and deletes old ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from celery.exceptions import SoftTimeLimitExceeded
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Q
+
+from billing.charges import charges_of
+from billing.periods import Period
+from exports import files
+from exports.manifests import Sums, manifest_of
+from exports.models import PERMILLE, Export, ExportState
+from exports.tables import CHARGE_COLUMNS
+from exports.writers import writer_of
+from live.publishing import publish
+from primitives.errors import PortalError
+from tenants.access import actor_of
+
+logger = logging.getLogger(__name__)
+
+#: A worker that did not report for this long has died.
+SILENT_AFTER = timedelta(minutes=2)
+#: How often an export is begun at most.
+TRIES_MAX = 3
+#: Files that one task deletes at most.
+_DROPPED_MAX = 1_000
+_MIB = 1 << 20
+
+Clock = Callable[[], datetime]
+
+
+def run_next(clock: Clock) -> bool:
+    """Write the file of the oldest export that no worker writes. Return whether there was one.
+
+    A failure is stored with the export, in a sentence for the person who requested it.
+    """
+    export = _claim(clock())
+    if export is None:
+        return False
+    try:
+        manifest = _write(export, clock)
+    except SoftTimeLimitExceeded:
+        _fail(export, "The export took too long. Choose a shorter period or one pool.", clock())
+    except PortalError as error:
+        _fail(export, error.detail, clock())
+    except OSError:
+        logger.exception("the file of export %s cannot be written", export.pk)
+        _fail(
+            export,
+            "The file could not be written. Ask the operator about the folder of exports.",
+            clock(),
+        )
+    else:
+        _finish(export, manifest, clock())
+    return True
+
+
+@transaction.atomic
+def _claim(now: datetime) -> Export | None:
+    """Take the oldest export that waits, or that a worker began and left."""
+    waiting = Q(state=ExportState.QUEUED) | Q(
+        state=ExportState.RUNNING, seen_at__lt=now - SILENT_AFTER
+    )
+    rows = Export.objects.select_for_update(skip_locked=True, of=("self",)).filter(waiting)
+    export = rows.select_related("requested_by__organization").order_by("pk").first()
+    if export is None:
+        return None
+    if export.tries >= TRIES_MAX:
+        _store_failure(export, "The worker stopped several times. Ask the operator.", now)
+        return None
+    export.state = ExportState.RUNNING
+    export.tries += 1
+    export.seen_at = now
+    export.progress_permille = 0
+    export.save(update_fields=["state", "tries", "seen_at", "progress_permille"])
+    return export
+
+
+def _write(export: Export, clock: Clock) -> Any:
+    """Write the file, and return its manifest."""
+    # The rights of now count, not those at the request.
+    actor = actor_of(export.requested_by)
+    period = Period(export.start, export.end, export.as_of)
+    sums = Sums()
+    batches = charges_of(
+        actor=actor,
+        period=period,
+        node_path=export.node_path.rstrip("/"),
+        pool_name=export.pool or None,
+    )
+    try:
+        with writer_of(export.format, files.part_of(export.pk), CHARGE_COLUMNS) as writer:
+            for batch in batches:
+                writer.write(batch.rows)
+                sums.add(batch.rows)
+                _report(export.pk, batch.days_done * PERMILLE // batch.days, clock())
+    finally:
+        # The stream's transaction ends here, also where the file cannot be written.
+        batches.close()
+    size_bytes, sha256 = files.complete(export.pk)
+    return manifest_of(
+        export, CHARGE_COLUMNS, sums, size_bytes=size_bytes, sha256=sha256, now=clock()
+    )
+
+
+def _report(export_id: UUID, progress_permille: int, now: datetime) -> None:
+    """Store the progress by another connection: the stream's transaction reads only."""
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute(
+                "UPDATE exports_export SET progress_permille = %s, seen_at = %s"
+                " WHERE id = %s AND state = 'running'",
+                [progress_permille, now, export_id],
+            )
+    finally:
+        other.close()
+
+
+@transaction.atomic
+def _finish(export: Export, manifest: Any, now: datetime) -> None:
+    Export.objects.filter(pk=export.pk, state=ExportState.RUNNING).update(
+        state=ExportState.DONE,
+        progress_permille=PERMILLE,
+        ended_at=now,
+        manifest=manifest,
+        size_bytes=manifest["size_bytes"],
+        sha256=manifest["sha256"],
+    )
+    publish("reports", organization_id=export.organization_id)
+
+
+def _fail(export: Export, message: str, now: datetime) -> None:
+    files.drop(export.pk)
+    _store_failure(export, message, now)
+
+
+@transaction.atomic
+def _store_failure(export: Export, message: str, now: datetime) -> None:
+    Export.objects.filter(pk=export.pk).update(
+        state=ExportState.FAILED, message=message[:500], ended_at=now
+    )
+    publish("reports", organization_id=export.organization_id)
+
+
+def drop_old(now: datetime) -> int:
+    """Delete exports past their retention, and the oldest beyond the bound of all sizes.
+
+    Returns how many. Others follow the next time.
+    """
+    ended = Export.objects.filter(state__in=[ExportState.DONE, ExportState.FAILED])
+    old = set(
+        ended.filter(ended_at__lt=now - timedelta(days=settings.EXPORTS_KEPT_DAYS)).values_list(
+            "pk", flat=True
+        )[:_DROPPED_MAX]
+    )
+    room_bytes = settings.EXPORTS_KEPT_MIB * _MIB
+    for pk, size_bytes in ended.order_by("-pk").values_list("pk", "size_bytes").iterator():
+        room_bytes -= size_bytes or 0
+        if room_bytes < 0 and len(old) < _DROPPED_MAX:
+            old.add(pk)
+    for pk in old:
+        files.drop(pk)
+    Export.objects.filter(pk__in=old).delete()
+    return len(old)
