@@ -98,7 +98,10 @@ def export_list(
         return
     print_table(
         ["ID", "FILE", "STATE", "ROWS", "REQUESTED"],
-        [[one["id"], one["file_name"], _state(one), _rows(one), one["created_at"]] for one in found],
+        [
+            [one["id"], one["file_name"], _state(one), _rows(one), one["created_at"]]
+            for one in found
+        ],
         squeeze="FILE",
     )
 

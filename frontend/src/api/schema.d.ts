@@ -438,6 +438,70 @@ export interface paths {
         patch: operations["rename_department"];
         trace?: never;
     };
+    "/api/v1/exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List exports
+         * @description Those of nodes whose costs and jobs the caller may see, newest first.
+         */
+        get: operations["list_exports"];
+        put?: never;
+        /**
+         * Request a file of charges
+         * @description A worker writes the file within seconds to minutes. `state` and `progress_permille` of the export tell how far it is.
+         */
+        post: operations["create_export"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/{export_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an export with its progress and its manifest
+         * @description Return the export.
+         */
+        get: operations["get_export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/{export_id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download the file of an export
+         * @description The ETag is the file's SHA-256. A request with it in If-None-Match is answered 304 without the file.
+         */
+        get: operations["get_export_file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/installation": {
         parameters: {
             query?: never;
@@ -2941,6 +3005,11 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /**
+         * @description * `charges` - Charges
+         * @enum {string}
+         */
+        DatasetEnum: "charges";
         /** @description The decision of a cycle about a job, with the numbers behind it. */
         Decision: {
             beneficiary: components["schemas"]["Beneficiary"] | null;
@@ -3230,6 +3299,130 @@ export interface components {
             sentence: string;
             victims: components["schemas"]["Victim"][];
         };
+        /** @description A requested file. */
+        Export: {
+            /**
+             * Format: date-time
+             * @description Running jobs count until then
+             */
+            as_of: string;
+            /** Format: date-time */
+            created_at: string;
+            dataset: components["schemas"]["DatasetEnum"];
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            file_name: string;
+            format: components["schemas"]["FormatEnum"];
+            /** Format: uuid */
+            id: string;
+            /** @description null until it is done */
+            manifest: components["schemas"]["ExportManifest"] | null;
+            /** @description Why it failed */
+            message: string;
+            /** @description Path of the node */
+            readonly node: string;
+            /** @description null: all pools */
+            readonly pool: string | null;
+            /** @description Written part, in thousandths */
+            progress_permille: number;
+            requested_by: string;
+            /** Format: date-time */
+            start: string;
+            state: components["schemas"]["ExportStateEnum"];
+        };
+        /** @description A request of a file. */
+        ExportCreateRequest: {
+            /**
+             * Format: date-time
+             * @description Count running jobs until this time. Default: now
+             */
+            as_of?: string | null;
+            /**
+             * @description charges: use and cost of each attempt, usage class and UTC day
+             *
+             *     * `charges` - Charges
+             * @default charges
+             */
+            dataset?: components["schemas"]["DatasetEnum"];
+            /**
+             * Format: date-time
+             * @description Excluded; at most 400 days after start
+             */
+            end: string;
+            /**
+             * @description CSV and Parquet are exact; XLSX has 15 digits of a number
+             *
+             *     * `csv` - Csv
+             *     * `xlsx` - Xlsx
+             *     * `parquet` - Parquet
+             */
+            format: components["schemas"]["FormatEnum"];
+            /** @description Path of the node: it and all below it */
+            node: string;
+            pool?: string | null;
+            /**
+             * Format: date-time
+             * @description In whole seconds
+             */
+            start: string;
+        };
+        /** @description What a file holds, and how to check it. */
+        ExportManifest: {
+            columns: string[];
+            /** @description accounting: a correction of a closed period is a reversal and a new row, both in a later period */
+            correction_style: string;
+            /** Format: date-time */
+            created_at: string;
+            dataset: string;
+            /** Format: uuid */
+            export: string;
+            /** @description Name of the file */
+            file: string;
+            format: string;
+            manifest_version: number;
+            node: string;
+            period: components["schemas"]["ExportPeriod"];
+            pool: string | null;
+            rows: number;
+            sha256: string;
+            size_bytes: number;
+            sums: components["schemas"]["ExportSums"][];
+        };
+        ExportPage: {
+            items: components["schemas"]["Export"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description The period of a file. */
+        ExportPeriod: {
+            /** Format: date-time */
+            as_of: string;
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            start: string;
+        };
+        /**
+         * @description * `queued` - Queued
+         *     * `running` - Running
+         *     * `done` - Done
+         *     * `failed` - Failed
+         * @enum {string}
+         */
+        ExportStateEnum: "queued" | "running" | "done" | "failed";
+        /** @description The sums of the rows with one currency and one kind of devices. */
+        ExportSums: {
+            billed_cost_nano: number;
+            contracted_cost_nano: number;
+            currency: string | null;
+            device: string;
+            effective_cost_nano: number;
+            list_cost_nano: number;
+            mgpu_s: number;
+            rows: number;
+        };
         /**
          * @description The effect of a longer time limit. Times are null for a job that waits.
          *
@@ -3298,6 +3491,13 @@ export interface components {
             /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
             username: string;
         };
+        /**
+         * @description * `csv` - Csv
+         *     * `xlsx` - Xlsx
+         *     * `parquet` - Parquet
+         * @enum {string}
+         */
+        FormatEnum: "csv" | "xlsx" | "parquet";
         /** @description A role on the moved node that is inherited from a node above it. */
         InheritedRole: {
             given_on: string;
@@ -7966,6 +8166,212 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_exports: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_export: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExportCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_export: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_export_file: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description SHA-256 of the file */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,0 +1,109 @@
+"""`tidegate export`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from builders.cli_server import Server, a_server
+
+CONTENT = b"team,cost\r\nnlp,1\r\n"
+ID = "01a1fd00-0000-7000-8000-00000000000e"
+
+
+def an_export(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": ID,
+        "file_name": "charges-ai-company-20261101-20261201.csv",
+        "node": "ai-company",
+        "start": "2026-11-01T00:00:00Z",
+        "end": "2026-12-01T00:00:00Z",
+        "as_of": "2026-11-21T12:00:00Z",
+        "state": "queued",
+        "progress_permille": 0,
+        "message": "",
+        "created_at": "2026-11-21T12:00:00Z",
+        "manifest": None,
+        **changes,
+    }
+
+
+DONE = an_export(
+    state="done",
+    progress_permille=1_000,
+    manifest={"rows": 12_345, "sha256": hashlib.sha256(CONTENT).hexdigest()},
+)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    monkeypatch.setattr("cli.export_commands.sleep", lambda seconds: None)
+    return a_server(monkeypatch, str(tmp_path))
+
+
+def test_create_prints_the_id(server: Server) -> None:
+    server.routes["POST exports"] = an_export()
+    ran = server.run(
+        "export", "create", "ai-company/", "--format", "parquet", "--start", "2026-11-01",
+        "--end", "2026-12-01", "--pool", "h100",
+    )  # fmt: skip
+    assert ran.out == f"{ID}\n"
+    assert server.body() == {
+        "format": "parquet",
+        "node": "ai-company",
+        "start": "2026-11-01T00:00:00Z",
+        "end": "2026-12-01T00:00:00Z",
+        "as_of": None,
+        "pool": "h100",
+    }
+    assert server.run("export", "create", "a", "--start", "2026-11-01").exit_code == 2
+
+
+def test_create_waits_for_the_file(server: Server, tmp_path: Path) -> None:
+    """The file appears under its name only once it is complete and equal to its manifest."""
+    server.routes["POST exports"] = an_export()
+    server.routes[f"GET exports/{ID}"] = DONE
+    server.routes[f"GET exports/{ID}/file"] = httpx.Response(200, content=CONTENT)
+    file = tmp_path / "charges.csv"
+    ran = server.run("export", "create", "ai-company", "--file", str(file))
+    assert ran.exit_code == 0
+    assert "12,345 rows, SHA-256 " in ran.err
+    assert file.read_bytes() == CONTENT
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_download_that_differs_is_not_stored(server: Server, tmp_path: Path) -> None:
+    """Planted: the file stored before it is compared."""
+    server.routes[f"GET exports/{ID}"] = DONE
+    server.routes[f"GET exports/{ID}/file"] = httpx.Response(200, content=CONTENT[:-1])
+    ran = server.run("export", "get", ID, "--file", str(tmp_path / "charges.csv"))
+    assert ran.err == "Error: The download differs from its manifest. Try again.\n"
+    assert not list(tmp_path.glob("charges*"))
+
+
+def test_a_failed_export_says_why(server: Server, tmp_path: Path) -> None:
+    server.routes[f"GET exports/{ID}"] = an_export(state="failed", message="Too many rows.")
+    ran = server.run("export", "get", ID, "--file", str(tmp_path / "charges.csv"))
+    assert ran.err == "Error: The export failed: Too many rows.\n"
+
+
+def test_the_list_and_one_export(server: Server) -> None:
+    running = an_export(state="running", progress_permille=345)
+    server.routes["GET exports"] = {"items": [running, DONE], "next": None}
+    lines = server.run("export", "list").out.splitlines()
+    assert [line.split()[2:4] for line in lines] == [
+        ["STATE", "ROWS"],
+        ["running", "34%"],
+        ["done", "12,345"],
+    ]
+    server.routes[f"GET exports/{ID}"] = DONE
+    shown = server.run("export", "get", ID).out
+    assert DONE["manifest"]["sha256"] in shown
+    assert json.loads(server.run("export", "get", ID, "-o", "json").out) == DONE
+    server.routes["GET exports"] = {"items": [], "next": None}
+    assert "No exports yet" in server.run("export", "list").err
