@@ -27,6 +27,7 @@ import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
+import { anExport, theExports } from "./exports.ts";
 import { theSchedules } from "./schedules.ts";
 import { theDay } from "./today.ts";
 
@@ -213,6 +214,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return { status: 200, body: company.quarantine };
     case "reconciliations":
       return reconciliations(request, id);
+    case "exports":
+      return request.method === "POST" ? { status: 201, body: anExport() } : page(theExports(), request.query);
     case "schedules":
       return schedules(request, id);
     case "audit-events":

@@ -26,6 +26,7 @@ import {
 } from "../ui/units";
 import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./ChargebackTable";
 import { DaysChart } from "./DaysChart";
+import { Exports } from "./Exports";
 import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
 import { Reconciliation } from "./Reconciliation";
@@ -208,6 +209,7 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
             <Capacity report={data} />
             <WithheldCapacity report={data} />
             <Reconciliation />
+            <Exports filter={filter} node={filter.team ?? only?.whole?.node} />
             <div className="inline">
               <Button component="a" href={csvAddress(filter)} download variant="default">
                 Download CSV

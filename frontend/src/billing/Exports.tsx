@@ -1,0 +1,145 @@
+import { Anchor, Button, Select } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useState } from "react";
+
+import type { ReportFilter } from "../api/queries";
+import { client, unwrap } from "../api/client";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
+import { Card } from "../ui/Card";
+import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
+import { Empty, Lines, QueryView } from "../ui/states";
+import { Time } from "../ui/Time";
+import { toastError } from "../ui/toast";
+import { formatCount } from "../ui/units";
+import { exportsQuery, type Export, type ExportFormat } from "./exportQueries";
+
+const FORMATS: readonly { value: ExportFormat; label: string }[] = [
+  { value: "csv", label: "CSV" },
+  { value: "xlsx", label: "Excel (XLSX)" },
+  { value: "parquet", label: "Parquet" },
+];
+
+const TONES = { queued: "wait", running: "wait", done: "run", failed: "bad" } as const;
+
+/** Files with the charges of every job of the report's period, and the latest ones. */
+export function Exports({ filter, node }: { filter: ReportFilter; node: string | undefined }) {
+  const session = useSession();
+  const exports = useQuery(exportsQuery);
+  if (node === undefined || !may(session, "view_jobs", node)) return null;
+  return (
+    <Card label="Export charges" tabIndex={0}>
+      <h2>Export charges</h2>
+      <p className="sub">One row per job attempt, usage class and day (UTC), below {node} in this period.</p>
+      <Request filter={filter} node={node} />
+      <QueryView query={exports} loading={<Lines count={2} label="Loading the exports" />}>
+        {(items) => (items.length === 0 ? <Empty>No exports yet.</Empty> : <ExportTable items={items} />)}
+      </QueryView>
+    </Card>
+  );
+}
+
+function Request({ filter, node }: { filter: ReportFilter; node: string }) {
+  const queries = useQueryClient();
+  const [format, setFormat] = useState<ExportFormat>("csv");
+  const request = useMutation({
+    mutationFn: () =>
+      unwrap(
+        client.POST("/api/v1/exports", {
+          body: { format, node, start: filter.start, end: filter.end, pool: filter.pool ?? null },
+        }),
+      ),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ["reports", "exports"] }),
+    onError: toastError,
+  });
+  const command = [
+    `tidegate export create ${node} --format ${format} --start ${filter.start} --end ${filter.end}`,
+    filter.pool && `--pool ${filter.pool}`,
+  ]
+    .filter(Boolean)
+    .join(" ");
+  return (
+    <div className="filters">
+      <Select
+        label="Format"
+        allowDeselect={false}
+        data={FORMATS}
+        value={format}
+        onChange={(value) => {
+          const next = FORMATS.find((each) => each.value === value);
+          if (next) setFormat(next.value);
+        }}
+      />
+      <Button variant="default" loading={request.isPending} onClick={() => request.mutate()}>
+        Export
+      </Button>
+      <CliLine command={command} />
+    </div>
+  );
+}
+
+function ExportTable({ items }: { items: readonly Export[] }) {
+  return (
+    <DataTable
+      label="Exports"
+      rows={items}
+      rowKey={({ id }) => id}
+      columns={[
+        {
+          header: "File",
+          isHeading: true,
+          cell: (item) =>
+            item.state === "done" ? (
+              <Anchor href={`/api/v1/exports/${item.id}/file`} download={item.file_name} className="file-name">
+                {item.file_name}
+              </Anchor>
+            ) : (
+              <span className="file-name">{item.file_name}</span>
+            ),
+        },
+        {
+          header: "State",
+          cell: (item) => (
+            <>
+              <span className={`pill ${TONES[item.state]}`}>{stateOf(item)}</span>
+              {item.message !== "" && <span className="small faint"> {item.message}</span>}
+            </>
+          ),
+        },
+        {
+          header: "Rows",
+          isRight: true,
+          cell: ({ manifest }) => (manifest === null ? "–" : formatCount(manifest.rows)),
+        },
+        { header: "Size", isRight: true, only: "wide", cell: ({ manifest }) => sizeOf(manifest?.size_bytes) },
+        {
+          header: "Requested",
+          only: "wide",
+          cell: (item) => (
+            <>
+              <Time at={item.created_at} /> <span className="faint">by {item.requested_by}</span>
+            </>
+          ),
+        },
+      ]}
+    />
+  );
+}
+
+function stateOf({ state, progress_permille }: Export): string {
+  return state === "running" ? `running ${Math.floor(progress_permille / 10)}%` : state;
+}
+
+/** "1.2 MB"; units of a thousand, as file managers show them. */
+export function sizeOf(bytes: number | undefined): string {
+  if (bytes === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB"];
+  let rest = bytes;
+  let unit = 0;
+  while (rest >= 1_000 && unit < units.length - 1) {
+    rest /= 1_000;
+    unit += 1;
+  }
+  return `${unit === 0 ? rest : rest.toFixed(1)} ${units[unit] ?? ""}`;
+}

@@ -1,0 +1,63 @@
+import { screen, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aCompany } from "../../mock/answer.ts";
+import { aSession } from "../../mock/company.ts";
+import { accessibilityFaults, open } from "../test/render";
+import { sizeOf } from "./Exports";
+
+const PAGE = "/chargeback?period=custom&start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z&scope=ai-company";
+
+async function theCard() {
+  return screen.findByRole("region", { name: "Export charges" });
+}
+
+describe("exports of charges", () => {
+  it("shows each file with its state, and links only a complete one", async () => {
+    open(PAGE);
+    const table = await within(await theCard()).findByRole("table", { name: "Exports" });
+    const rows = within(table).getAllByRole("row").slice(1);
+    expect(rows.map((row) => row.textContent)).toEqual([
+      expect.stringContaining("charges-ai-company-20261001-20261101.csvqueued–"),
+      expect.stringContaining("charges-ai-company-20261001-20261101.csvrunning 34%–"),
+      expect.stringContaining("charges-ai-company-20261001-20261101.parquetdone1,234,56748.1 MB"),
+      expect.stringContaining("failed A spreadsheet has at most 1,048,575 rows."),
+    ]);
+    expect(within(table).getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual([
+      "/api/v1/exports/e3/file",
+    ]);
+    expect(await accessibilityFaults(await theCard())).toEqual([]);
+  });
+
+  it("requests the period of the report in the chosen format", async () => {
+    const { user, requests } = open(`${PAGE}&pool=h100`);
+    await user.click(await screen.findByRole("combobox", { name: "Format" }));
+    await user.click(await screen.findByRole("option", { name: "Parquet" }));
+    await user.click(within(await theCard()).getByRole("button", { name: "Export" }));
+    expect(requests.find(({ method, path }) => method === "POST" && path.endsWith("/exports"))?.body).toEqual({
+      format: "parquet",
+      node: "ai-company",
+      start: "2026-10-01T00:00:00Z",
+      end: "2026-11-01T00:00:00Z",
+      pool: "h100",
+    });
+    expect(
+      screen.getByText(/tidegate export create ai-company --format parquet .* --pool h100/),
+    ).toBeInTheDocument();
+  });
+
+  it("is not shown to a reader of costs who may not see jobs", async () => {
+    const session = aSession({ permissions: { "ai-company/": ["view_tree", "view_costs"] } });
+    open(PAGE, { company: aCompany({ session }) });
+    await screen.findByRole("region", { name: /^Charges in/ });
+    expect(screen.queryByRole("region", { name: "Export charges" })).toBeNull();
+  });
+
+  it.each([
+    [undefined, "–"],
+    [999, "999 B"],
+    [1_000, "1.0 kB"],
+    [48_123_456, "48.1 MB"],
+    [2_500_000_000_000, "2500.0 GB"],
+  ])("shows %s bytes as %s", (bytes, text) => expect(sizeOf(bytes)).toBe(text));
+});
