@@ -1,4 +1,4 @@
-"""The manifest of a file: what it holds, its sums, and how to check it."""
+"""The manifest of a file: its rows, sums and hash."""
 
 from __future__ import annotations
 

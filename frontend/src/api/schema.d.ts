@@ -3368,7 +3368,7 @@ export interface components {
              */
             start: string;
         };
-        /** @description What a file holds, and how to check it. */
+        /** @description The manifest of a file, with its sums and its hash. */
         ExportManifest: {
             columns: string[];
             /** @description accounting: a correction of a closed period is a reversal and a new row, both in a later period */

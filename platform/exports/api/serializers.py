@@ -32,7 +32,7 @@ class ExportPeriodSerializer(serializers.Serializer[Any]):
 
 
 class ExportManifestSerializer(serializers.Serializer[Any]):
-    """What a file holds, and how to check it."""
+    """The manifest of a file, with its sums and its hash."""
 
     manifest_version = serializers.IntegerField()
     export = serializers.UUIDField()
