@@ -13,6 +13,7 @@ from jobs.submission.problems import refused_lines
 from jobs.submission.requests import JobRequest, read_job_request
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, Verdict, refused_of
 from manifests.cron_jobs import CronJob, read_cron_job
+from primitives.durations import duration_of_seconds
 from primitives.errors import FieldError, InvalidRequest, PortalError
 from tenants.names import check_time_zone
 
@@ -100,7 +101,8 @@ def _of_cron_job(found: CronJob, body: dict[str, Any], given: Mapping[str, Any])
     assert found.schedule is not None
     deadline_s = found.starting_deadline_s
     if deadline_s is not None and deadline_s < STARTING_DEADLINE_S_MIN:
-        detail = f"the starting deadline is {STARTING_DEADLINE_S_MIN} s, the least here"
+        least = duration_of_seconds(STARTING_DEADLINE_S_MIN)
+        detail = f"the starting deadline is {least}, the least here"
         notes.append(Note(0, "spec.startingDeadlineSeconds", Verdict.UNDERSTOOD, detail))
         deadline_s = STARTING_DEADLINE_S_MIN
     body = {**body, "manifest": found.text}

@@ -7,7 +7,7 @@ from math import gcd
 from typing import NamedTuple
 
 from arbiter.api.snapshot import Level
-from clusters.models import Cluster
+from clusters.models import Cluster, Pool
 from connectors.kinds import ManifestPlace
 from connectors.registry import kind_named
 from jobs.submission.offers import Offer
@@ -89,7 +89,8 @@ def placed(
         running = {pk: one for pk, one in found.items() if not one[1].refusal}
         if not running:
             raise _refused(
-                {f"{cluster.name}: {one.refusal}": one for cluster, one in found.values()}
+                {f"{cluster.name}: {one.refusal}": one for cluster, one in found.values()},
+                "" if place.cluster is None else _elsewhere(job, offer, pool),
             )
         for cluster, one in running.values():
             units[kind_named(cluster.kind).gpu_unit_mgpu(cluster.options, pool.name)] = None
@@ -173,11 +174,24 @@ def _place_on(cluster: Cluster, pool: str, job: ManifestJob) -> ManifestPlace:
     return kind_named(cluster.kind).place_manifest(cluster.options, pool, job)
 
 
-def _refused(reasons: Mapping[str, object]) -> InvalidRequest:
-    """Return the refusal with the reason of each cluster."""
+def _elsewhere(job: ManifestJob, offer: Offer, pool: Pool) -> str:
+    """Return what to do where the named cluster does not run `job`."""
+    clusters = Cluster.objects.filter(pk__in=offer.fleet(pool).sizes.keys(), archived_at=None)
+    names = [one.name for one in clusters.order_by("name") if not _refusal(one, pool, job)]
+    if not names:
+        return ""
+    return f"; name no cluster, or one that runs it: {', '.join(names[:_LISTED_MAX])}"
+
+
+def _refusal(cluster: Cluster, pool: Pool, job: ManifestJob) -> str:
+    return _place_on(cluster, pool.name, job).refusal
+
+
+def _refused(reasons: Mapping[str, object], advice: str = "") -> InvalidRequest:
+    """Return the refusal with the reason of each cluster, and what to do."""
     listed = "; ".join(list(reasons)[:_LISTED_MAX]) or "there is no cluster with a pool of yours"
     more = "; and more" if len(reasons) > _LISTED_MAX else ""
-    detail = f"no cluster runs it ({listed}{more})"
+    detail = f"{listed}{more}{advice}" if advice else f"no cluster runs it ({listed}{more})"
     return InvalidRequest(
         f"manifest: {detail}", errors=[FieldError("/manifest", detail, "unavailable")]
     )

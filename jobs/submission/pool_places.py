@@ -74,19 +74,22 @@ def _image_refusals(
 ) -> dict[str, tuple[Cluster, str]]:
     """Return by cluster id why the cluster cannot run the job's image, or a job without one.
 
-    A manifest without an image has that of its runtime on the cluster.
+    A manifest without an image has that of its runtime on the cluster. Where no manifests run, the
+    image is not the reason.
 
     It covers the clusters with nodes of the pool, or only the pinned one. The reason is "" where
     the cluster can run it. One query.
     """
     image = request.image
-    is_of_runtime = image is None and request.launch == Launch.MANIFEST
+    is_manifest = request.launch == Launch.MANIFEST
+    is_of_runtime = image is None and is_manifest
     known = fleet.sizes.keys() if pinned is None else {str(pinned.pk)}
     return {
         str(cluster.pk): (
             cluster,
             ""
             if is_of_runtime
+            or (is_manifest and not kind_named(cluster.kind).runs_manifests(cluster.options))
             else kind_named(cluster.kind).image_refusal(cluster.options, pool.name, image),
         )
         for cluster in Cluster.objects.filter(pk__in=known).order_by("name")

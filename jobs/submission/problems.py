@@ -6,7 +6,8 @@ what pydantic found in all members, and what the checks over several members fin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from annotated_types import Ge, Le
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from jobs.submission.sbatch_notes import Note, refused_of
-from primitives.errors import FieldError, InvalidRequest
+from primitives.errors import FieldError, InvalidRequest, PortalError
 
 #: The most errors of one answer, and of its sentence.
 _ERRORS_MAX = 100
@@ -95,6 +96,22 @@ class Problems:
                 errors=errors[:_ERRORS_MAX],
                 **({"notes": [note.as_json() for note in notes]} if notes else {}),
             )
+
+
+@contextmanager
+def telling(notes: Iterable[Note]) -> Iterator[None]:
+    """Add `notes` to a refusal that has none: what became of each line helps to mend the text."""
+    try:
+        yield
+    except PortalError as refusal:
+        tell_notes(refusal, notes)
+        raise
+
+
+def tell_notes(refusal: PortalError, notes: Iterable[Note]) -> None:
+    """Add `notes` to a refusal that has none."""
+    if found := [note.as_json() for note in notes]:
+        refusal.data = {"notes": found, **refusal.data}
 
 
 def refused_lines(notes: Iterable[Note], source: str = "sbatch") -> list[FieldError]:

@@ -20,6 +20,8 @@ WARNINGS_MAX = 20
 _NAMED_MAX = 3
 #: Commands that work inside of batch jobs of clusters without Slurm.
 _OWN_COMMANDS = frozenset({"srun", "scontrol", "squeue", "sbatch", "scancel"})
+#: The options that the plugin pyxis adds to `srun`.
+_OF_PYXIS = "--container-"
 _ASKING_THE_PORTAL = frozenset({"squeue", "sbatch", "scancel"})
 
 
@@ -140,7 +142,13 @@ def _detail(need: Need, clusters: Sequence[Cluster], *, is_batch: bool) -> str:
             return _of_command(need.name, _without_slurm(clusters), is_batch=is_batch)
         case NeedKind.SRUN_OPTION:
             lacking = _without_slurm(clusters) if is_batch else []
-            return f"`srun` fails on {_names(lacking)}: {need.name}" if lacking else ""
+            said = [f"`srun` fails on {_names(lacking)}: {need.name}"] if lacking else []
+            if need.name.startswith(_OF_PYXIS) and (silent := _without_images(clusters)):
+                said.append(
+                    f"It is not known whether {_names(silent)} {_have(silent, 'has', 'have')} "
+                    "pyxis, without which `srun` fails. An administrator names it in `containers`."
+                )
+            return " ".join(said)
         case NeedKind.SLURM_VARIABLE:
             lacking = [] if is_batch else _without_slurm(clusters)
             return _where(
@@ -207,6 +215,16 @@ def _of_command(name: str, clusters: Sequence[Cluster], *, is_batch: bool) -> st
     if name in _ASKING_THE_PORTAL and silent:
         return f"`{name}` has no access to the portal on {_names(silent)}."
     return ""
+
+
+def _without_images(clusters: Iterable[Cluster]) -> list[Cluster]:
+    """Return the clusters with Slurm's own commands of which nobody said that they run images."""
+    return [
+        cluster
+        for cluster in clusters
+        if (kind := kind_named(cluster.kind)).has_slurm_commands
+        and not kind.runs_images(cluster.options)
+    ]
 
 
 def _without_slurm(clusters: Iterable[Cluster]) -> list[Cluster]:

@@ -27,7 +27,7 @@ from jobs.submission.manifest_places import placed, pools_for
 from jobs.submission.never_fits import never_fits
 from jobs.submission.offers import Offer, offer_to
 from jobs.submission.pool_places import allowing_time, check_units, place_in, running_batch
-from jobs.submission.problems import refused_lines
+from jobs.submission.problems import refused_lines, tell_notes, telling
 from jobs.submission.requests import Hint, JobRequest, hint_settled, settled
 from jobs.submission.resolved_requests import Predecessor, ResolvedRequest, size_pointer
 from jobs.submission.sbatch_notes import Note, NotUnderstood, Verdict, refused_of
@@ -157,7 +157,8 @@ def accepted(request: JobRequest, *, actor: Actor, now: datetime) -> ResolvedReq
             notes=[note.as_json() for note in resolved.notes],
         )
     if resolved.hopeless is not None:
-        raise never_fits(*resolved.hopeless)
+        with telling(resolved.notes):
+            raise never_fits(*resolved.hopeless)
     return resolved
 
 
@@ -169,80 +170,83 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     """
     team = _team(request, actor)
     offer = offer_to(team, actor.user)
-    errors: list[FieldError] = []
     notes = request.notes
-    pools, notes = _pools(request, team, offer, notes, errors)
-    errors.extend(_other_devices(request, pools))
-    priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
-    places = []
-    for pool in pools:
-        place, notes = place_in(request, offer, pool, notes, errors)
-        places.append(place)
-    predecessors = _predecessors(request, team, actor, errors)
-    if errors or not places or priority_class is None:
-        errors.extend(refused_lines(notes))
-        raise InvalidRequest(
-            "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:5]),
-            errors=errors,
-            notes=[note.as_json() for note in notes],
+    try:
+        errors: list[FieldError] = []
+        pools, notes = _pools(request, team, offer, notes, errors)
+        errors.extend(_other_devices(request, pools))
+        priority_class, notes = _priority_class(request, offer.priority_classes, notes, errors)
+        places = []
+        for pool in pools:
+            place, notes = place_in(request, offer, pool, notes, errors)
+            places.append(place)
+        predecessors = _predecessors(request, team, actor, errors)
+        if errors or not places or priority_class is None:
+            errors.extend(refused_lines(notes))
+            raise InvalidRequest(
+                "; ".join(f"{e.pointer.removeprefix('/')}: {e.detail}" for e in errors[:5]),
+                errors=errors,
+                notes=[note.as_json() for note in notes],
+            )
+        request, limit_notes = limited(request, offer.bounds(priority_class, pools), notes)
+        places = [allowing_time(request, place) for place in places]
+        if request.manifest_job is not None:
+            request, note, places = placed(request, request.manifest_job, offer, places)
+            notes = (*notes, note)
+        fleets = [_fleet(request, offer, place.pool) for place in places]
+        size = laid_out(request.size, fleets[0], places[0].clusters)
+        places = [running_batch(request, size.node_count_max, place) for place in places]
+        if request.whole_note is not None:
+            each = gpus_text(size.mgpu_per_node)
+            told = f"gpus_per_node = {each}: whole nodes of {places[0].pool.name}"
+            notes = settled(notes, request.whole_note, Verdict.UNDERSTOOD, told)
+        notes = (
+            *notes,
+            *notes_on(request.size, size),
+            *notes_on_array(request.array),
+            *limit_notes,
+            *warnings_of(request, places),
         )
-    request, limit_notes = limited(request, offer.bounds(priority_class, pools), notes)
-    places = [allowing_time(request, place) for place in places]
-    if request.manifest_job is not None:
-        request, note, places = placed(request, request.manifest_job, offer, places)
-        notes = (*notes, note)
-    fleets = [_fleet(request, offer, place.pool) for place in places]
-    size = laid_out(request.size, fleets[0], places[0].clusters)
-    places = [running_batch(request, size.node_count_max, place) for place in places]
-    if request.whole_note is not None:
-        told = (
-            f"gpus_per_node = {gpus_text(size.mgpu_per_node)}: whole nodes of {places[0].pool.name}"
-        )
-        notes = settled(notes, request.whole_note, Verdict.UNDERSTOOD, told)
-    notes = (
-        *notes,
-        *notes_on(request.size, size),
-        *notes_on_array(request.array),
-        *limit_notes,
-        *warnings_of(request, places),
-    )
-    found: list[ResolvedRequest] = []
-    for place, fleet in zip(places, fleets, strict=True):
-        check_units(request, size.mgpu_per_node, place)
-        found.append(
-            ResolvedRequest(
-                request=request,
-                team=team,
-                pool=place.pool,
-                priority_class=priority_class,
-                cluster=place.cluster,
-                clusters=place.clusters,
-                type=request.type
-                or (JobType.ARRAY if request.array is not None else None)
-                or (JobType.DISTRIBUTED if size.node_count_max > 1 else JobType.TRAINING),
-                mgpu_per_node=size.mgpu_per_node,
-                node_count=size.node_count,
-                node_count_max=size.node_count_max,
-                notes=notes,
-                fleet=fleet,
-                offer=offer,
-                never=why_never(
-                    tree=offer.tree(),
-                    quotas=offer.quotas,
-                    team=team.path,
-                    pool=str(place.pool.pk),
+        found: list[ResolvedRequest] = []
+        for place, fleet in zip(places, fleets, strict=True):
+            check_units(request, size.mgpu_per_node, place)
+            found.append(
+                ResolvedRequest(
+                    request=request,
+                    team=team,
+                    pool=place.pool,
                     priority_class=priority_class,
+                    cluster=place.cluster,
+                    clusters=place.clusters,
+                    type=request.type
+                    or (JobType.ARRAY if request.array is not None else None)
+                    or (JobType.DISTRIBUTED if size.node_count_max > 1 else JobType.TRAINING),
                     mgpu_per_node=size.mgpu_per_node,
                     node_count=size.node_count,
-                    clusters=place.clusters,
-                    features=request.features,
-                    required_topology=request.required_topology,
+                    node_count_max=size.node_count_max,
+                    notes=notes,
                     fleet=fleet,
-                ),
-                predecessors=predecessors,
+                    offer=offer,
+                    never=why_never(
+                        tree=offer.tree(),
+                        quotas=offer.quotas,
+                        team=team.path,
+                        pool=str(place.pool.pk),
+                        priority_class=priority_class,
+                        mgpu_per_node=size.mgpu_per_node,
+                        node_count=size.node_count,
+                        clusters=place.clusters,
+                        features=request.features,
+                        required_topology=request.required_topology,
+                        fleet=fleet,
+                    ),
+                    predecessors=predecessors,
+                )
             )
-        )
-    return replace(found[0], others=tuple(found[1:]))
+        return replace(found[0], others=tuple(found[1:]))
+    except InvalidRequest as refusal:
+        tell_notes(refusal, notes)
+        raise
 
 
 def _fleet(request: JobRequest, offer: Offer, pool: Pool) -> Fleet:
@@ -460,16 +464,17 @@ def _listed(names: Iterable[str]) -> str:
 def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
     """Return the request with the begin time that an sbatch line means at `now`.
 
-    A note says if a begin time has passed, since that may be a mistake. Raises InvalidRequest for a
-    begin time that lies too far ahead.
+    A note says if a begin time has passed, since that may be a mistake. A line with a time too far
+    ahead is refused. Raises InvalidRequest for such a time in the request itself.
     """
     resolved = _with_begin(resolved, now)
     begin_at = resolved.request.begin_at
     if begin_at is not None and begin_at > now + BEGIN_AHEAD_MAX:
-        detail = f"must be at most {BEGIN_AHEAD_MAX.days} days ahead"
-        raise InvalidRequest(
-            f"begin_at: {detail}", errors=[FieldError("/begin_at", detail, "out_of_range")]
-        )
+        with telling(resolved.notes):
+            raise InvalidRequest(
+                f"begin_at: {_TOO_FAR_AHEAD}",
+                errors=[FieldError("/begin_at", _TOO_FAR_AHEAD, "out_of_range")],
+            )
     if begin_at is None or begin_at > now - BEGIN_PASSED:
         return resolved
     detail = (
@@ -479,26 +484,31 @@ def check_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
     return replace(resolved, notes=(*resolved.notes, note))
 
 
+_TOO_FAR_AHEAD = f"must be at most {BEGIN_AHEAD_MAX.days} days ahead"
+
+
 def _with_begin(resolved: ResolvedRequest, now: datetime) -> ResolvedRequest:
     """Return the request with the time of its begin hint, in the time zone of its organization."""
     hint = resolved.request.begin_hint
     if hint is None:
         return resolved
     name = policy_of(resolved.team.organization).time_zone
+    request = resolved.request.model_copy(update={"begin_hint": None})
     try:
         begin_at = begin_of(hint.name, now.astimezone(ZoneInfo(name)))
     except NotUnderstood as problem:
-        raise InvalidRequest(
-            f"begin_at: {problem}", errors=[FieldError("/begin_at", str(problem), "out_of_range")]
-        ) from None
+        notes = settled(resolved.notes, hint.note, Verdict.REFUSED, str(problem))
+        return replace(resolved, request=request, notes=notes)
     utc = "" if name == "UTC" else f", {begin_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     local = f"{begin_at:%Y-%m-%d %H:%M:%S} in {name}"
     detail = f"begin_at = {local}, your organization's time zone{utc}"
+    if begin_at > now + BEGIN_AHEAD_MAX:
+        detail = f"{detail}; it {_TOO_FAR_AHEAD}."
+        notes = settled(resolved.notes, hint.note, Verdict.REFUSED, detail)
+        return replace(resolved, request=request, notes=notes)
     return replace(
         resolved,
-        request=resolved.request.model_copy(
-            update={"begin_at": begin_at.astimezone(UTC), "begin_hint": None}
-        ),
+        request=request.model_copy(update={"begin_at": begin_at.astimezone(UTC)}),
         notes=settled(resolved.notes, hint.note, Verdict.UNDERSTOOD, detail),
     )
 

@@ -338,11 +338,20 @@ def submit(
     requests = [request_of(one, recurrence) for one in bodies_of(body)]
     if plan or len(requests) > 1:
         # No job of a file is submitted if one of them would be refused.
-        plans = [_posted(api, *one, dry_run="true") for one in requests]
-        for planned in plans:
-            if plan or not fits(planned):
+        bad = 0
+        for one in requests:
+            planned = _planned(api, *one, is_only=len(requests) == 1)
+            is_bad = planned is None or not fits(planned)
+            if planned is not None and (plan or is_bad):
                 _show_plan(planned, output)
-        if not all(fits(planned) for planned in plans):
+            bad += is_bad
+        if bad and not plan:
+            raise CliError(
+                f"Nothing was submitted: {bad} of the {len(requests)} jobs of the file would be "
+                "refused.",
+                exit_code=REFUSED,
+            )
+        if bad:
             raise typer.Exit(REFUSED)
         if plan:
             return
@@ -360,6 +369,22 @@ def submit(
         typer.echo(made["array"]["id"] if made.get("array") else made["id"])
         if "next_at" in made:
             tell_next(made)
+
+
+def _planned(
+    api: Api, path: str, body: Mapping[str, Any], *, is_only: bool
+) -> dict[str, Any] | None:
+    """Return the plan of one job of a file; None where it is refused, which is told.
+
+    A refusal of the only job is raised.
+    """
+    try:
+        return _posted(api, path, body, dry_run="true")
+    except Refused as refusal:
+        if is_only:
+            raise
+        tell(f"Error: {refusal.message}")
+        return None
 
 
 def _posted(api: Api, path: str, body: Mapping[str, Any], **options: Any) -> dict[str, Any]:

@@ -57,7 +57,10 @@ def _job(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
     return Shape((pods,), read_deadline(item.at("spec", "activeDeadlineSeconds")))
 
 
-def _job_pods(spec: Field, claims: Claims, name: str) -> PodSet:
+def _job_pods(
+    spec: Field, claims: Claims, name: str, *, restart_policy: str | None = None
+) -> PodSet:
+    """Return the Pods of a Job's `spec`. `restart_policy` is the one of Pods that name none."""
     for owned in ("managedBy", "manualSelector"):
         if spec.at(owned).value:
             spec.at(owned).refuse("the cluster's Job controller runs it; leave it out")
@@ -65,6 +68,8 @@ def _job_pods(spec: Field, claims: Claims, name: str) -> PodSet:
         spec.at("selector").ignore("the cluster's Job controller writes it")
     ignore_own(spec)
     needs = read_template(spec.at("template"), claims)
+    if not spec.at("template", "spec", "restartPolicy").is_given:
+        needs = replace(needs, restart_policy=restart_policy)
     if needs.restart_policy not in ("Never", "OnFailure"):
         spec.at("template", "spec", "restartPolicy").refuse("must be Never or OnFailure in a Job")
     parallelism, completions = spec.at("parallelism"), spec.at("completions")
@@ -101,7 +106,10 @@ def _jobset(item: Field, claims: Claims, marks: Mapping[str, str]) -> Shape:
             replicated.at("name").refuse("is required")
         read_metadata(replicated.at("template", "metadata"))
         copies = or_default(replicated.at("replicas").whole(), 1)
-        pods = _job_pods(replicated.at("template", "spec"), claims, name)
+        # JobSet's own webhook gives Pods without a policy this one.
+        pods = _job_pods(
+            replicated.at("template", "spec"), claims, name, restart_policy="OnFailure"
+        )
         limit_s = read_deadline(replicated.at("template", "spec", "activeDeadlineSeconds"))
         limits += [] if limit_s is None else [limit_s]
         if copies:

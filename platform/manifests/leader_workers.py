@@ -16,6 +16,7 @@ from manifests.shapes import AsJobSet, Shape, or_default
 
 LEADER_WORKER_SET = "LeaderWorkerSet"
 _OF_GROUPS = "leaderworkerset.sigs.k8s.io"
+_GROUP_NAME = "kueue.x-k8s.io/podset-group-name"
 _JOBSET_NAME = "LWS_JOBSET_NAME"
 #: Fields that say how an operator keeps a service alive, and what happens instead.
 _IGNORED: Mapping[tuple[str, ...], str] = {
@@ -70,6 +71,12 @@ def read_leader_workers(
         workers.refuse("is required: the template of the workers")
     leaders = leaders if leaders.is_given else workers
     needs = {one.path: read_template(one, claims) for one in (leaders, workers)}
+    for template in dict.fromkeys((leaders, workers)):
+        if (mark := template.at("metadata", "annotations", _GROUP_NAME)).is_given:
+            mark.refuse(
+                "keeps the Pods of a replica together, and a JobSet keeps no replicas; leave it "
+                "out, so that all Pods of the job share the topology"
+            )
     pods = [
         _Pod(group, index, template, needs[template.path])
         for group in range(groups)

@@ -123,6 +123,7 @@ def check_added_marks(marks: Field) -> None:
             mark.refuse("is written by a controller or by the portal; leave it out")
 
 
+_ELASTIC = "kueue.x-k8s.io/elastic-job"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
@@ -138,6 +139,11 @@ def _check_mark(key: str, mark: Field, *, is_pod: bool) -> None:
         return
     elif not is_pod and key.startswith("jobset.sigs.k8s.io/"):
         mark.refuse("is written by the JobSet controller; leave it out")
+    elif key == _ELASTIC:
+        mark.refuse(
+            "changes the size of a running job, which quotas do not follow; leave it out, or write "
+            "kueue.x-k8s.io/job-min-parallelism for a job that starts with fewer Pods"
+        )
     elif is_of_job_controller(key):
         mark.ignore("the cluster's Job controller writes it")
     elif key.startswith(_OF_OTHERS):

@@ -19,6 +19,7 @@ from manifests.pod_groups import GROUP_MARKS, JOBSET_API, POD_GROUP, GroupedPod,
 from manifests.pods import PRIORITY, read_metadata
 from manifests.shapes import AsJobSet, Shape
 from manifests.volcano_jobs import VOLCANO, read_volcano_job
+from primitives.durations import duration_of_seconds
 
 CLAIM_TEMPLATE = "ResourceClaimTemplate"
 CLAIM_API = "resource.k8s.io/v1"
@@ -88,6 +89,8 @@ class _Reading:
         self._device_classes: set[str] = set()
         self._others: dict[tuple[str, str | None], Document] = {}
         self._groups: dict[str, list[GroupedPod]] = {}
+        #: Whether a claim was refused, so that the GPUs of the jobs are not known.
+        self._has_unread_claims = False
 
     def manifest(self) -> Manifest:
         tops = [(one, self._top(one)) for one in self._documents]
@@ -162,6 +165,7 @@ class _Reading:
             exactly = request.at("exactly")
             if request.at("firstAvailable").is_given or not exactly.is_given:
                 request.refuse("must name its devices in `exactly`")
+                self._has_unread_claims = True
                 continue
             count = exactly.at("count").whole(1)
             if exactly.at("allocationMode").text() not in (None, "ExactCount"):
@@ -203,21 +207,21 @@ class _Reading:
         if kind.refusal:
             top.at("kind").refuse(_kind_refusal(job, kind))
         else:
-            _check_sizes(top, job)
+            self._check_sizes(top, job)
 
     def _take_group(
         self, name: str, pods: list[GroupedPod], claims: Mapping[str, Gpus | None]
     ) -> None:
         group = read_pod_group(name, pods, claims, self._findings)
         job = self._add(group.document, group.field, group.shape, group.marks, JOBSET_API)
-        _check_sizes(group.field, job)
+        self._check_sizes(group.field, job)
 
     def _take_as_jobset(self, made: AsJobSet, top: Field, marks: dict[str, str]) -> None:
         if made.priority_class is not None:
             marks.setdefault(PRIORITY, made.priority_class)
         job = self._add(made.document, made.field, made.shape, marks, JOBSET_API)
         self._jobs[-1] = replace(job, origin=made.origin, host_files=made.host_files)
-        _check_sizes(top, job)
+        self._check_sizes(top, job)
 
     def _add(
         self,
@@ -244,6 +248,30 @@ class _Reading:
         )
         self._jobs.append(job)
         return job
+
+    def _check_sizes(self, top: Field, job: ManifestJob) -> None:
+        """Refuse a job of no GPUs, or one whose Pods with GPUs differ: quotas count equal nodes."""
+        if not job.pod_sets or self._has_unread_claims:
+            return
+        sizes = {one.needs.gpus for one in job.holders}
+        if not sizes:
+            top.at("spec").refuse(
+                "asks for no GPUs; write resources.limits such as nvidia.com/gpu: 1, or give the "
+                "job as a script for a pool of CPU cores"
+            )
+        elif len(sizes) > 1:
+            listed = ", ".join(
+                f"{one.count} x {one.needs.gpus.units} {one.needs.gpus.name}"
+                for one in job.holders
+                if one.needs.gpus is not None
+            )
+            top.at("spec").refuse(
+                f"has Pods with different GPUs ({listed}); give all Pods that have GPUs as many"
+            )
+        for name in ("required_topology", "preferred_topology"):
+            wanted = {getattr(one.needs, name) for one in job.holders}
+            if len(wanted) > 1:
+                top.at("spec").refuse("has Pods with different topologies; give all the same")
 
     def _check_object(self, top: Field, known: frozenset[str] = _TOP) -> dict[str, str]:
         """Check the parts that every object has, and return its labels and annotations."""
@@ -304,35 +332,10 @@ def _limit_of(top: Field, marks: Mapping[str, str], own_s: int | None) -> int | 
     if not text.isdecimal() or not 0 < len(text) <= 9 or int(text) == 0:
         mark.refuse("must be a number of seconds")
         return own_s
-    mark.note(f"the time limit of the job is at most {int(text)} s")
+    mark.note(f"the time limit of the job is at most {duration_of_seconds(int(text))}")
     return int(text) if own_s is None else min(own_s, int(text))
 
 
 def _pod_priority(pod_sets: tuple[PodSet, ...]) -> str | None:
     names = {one.needs.priority_class for one in pod_sets}
     return next(iter(sorted(filter(None, names))), None)
-
-
-def _check_sizes(top: Field, job: ManifestJob) -> None:
-    """Refuse a job of no GPUs, or one whose Pods with GPUs differ: quotas count equal nodes."""
-    if not job.pod_sets:
-        return
-    sizes = {one.needs.gpus for one in job.holders}
-    if not sizes:
-        top.at("spec").refuse(
-            "asks for no GPUs; write resources.limits such as nvidia.com/gpu: 1, or give the job "
-            "as a script for a pool of CPU cores"
-        )
-    elif len(sizes) > 1:
-        listed = ", ".join(
-            f"{one.count} x {one.needs.gpus.units} {one.needs.gpus.name}"
-            for one in job.holders
-            if one.needs.gpus is not None
-        )
-        top.at("spec").refuse(
-            f"has Pods with different GPUs ({listed}); give all Pods that have GPUs as many"
-        )
-    for name in ("required_topology", "preferred_topology"):
-        wanted = {getattr(one.needs, name) for one in job.holders}
-        if len(wanted) > 1:
-            top.at("spec").refuse("has Pods with different topologies; give all the same")

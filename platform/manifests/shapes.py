@@ -10,6 +10,7 @@ from manifests.documents import Document
 from manifests.fields import Field
 from manifests.jobs import Origin, PodSet
 from manifests.pods import Claims
+from primitives.durations import duration_of_seconds
 
 #: As many as a workload of the portal may have ranks.
 PODS_MAX = 4_096
@@ -56,7 +57,7 @@ def read_deadline(field: Field) -> int | None:
     """Return the time limit at `field`, in seconds; None without one."""
     limit_s = field.whole(1)
     if limit_s is not None:
-        field.note(f"the time limit of the job is {limit_s} s")
+        field.note(f"the time limit of the job is {duration_of_seconds(limit_s)}")
     return limit_s
 
 

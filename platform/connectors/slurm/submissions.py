@@ -15,6 +15,7 @@ from connectors.slurm.neutral import SlurmJob, SlurmNode, Submission
 from connectors.slurm.observing import MGPU_PER_GPU
 from connectors.slurm.options import USER_FIELD, SlurmOptions, SlurmPool, is_name
 from connectors.workload_checks import TIME_LIMIT_S_MAX
+from primitives.durations import duration_of_seconds
 from primitives.units import DeviceKind
 
 _S_PER_MINUTE = 60
@@ -241,9 +242,10 @@ def _check_room(
             f"and partition {partition.name} has {len(large)} such nodes"
         ), most_s
     if most_s is not None and (workload.time_limit_s or 0) > most_s:
+        asked, most = map(duration_of_seconds, (workload.time_limit_s or 0, most_s))
         return (
-            f"the time limit of {workload.time_limit_s} s is longer than the {most_s} s that "
-            f"partition {partition.name} allows"
+            f"the time limit of {asked} is longer than the {most} that partition "
+            f"{partition.name} allows"
         ), most_s
     return "", most_s
 

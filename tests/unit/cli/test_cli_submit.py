@@ -252,11 +252,27 @@ def test_no_job_of_a_manifest_is_submitted_if_one_is_refused(
     ran = server.run("submit", "--team", TEAM, str(path))
     assert (ran.exit_code, ran.out, server.sent) == (3, "", ["POST jobs?dry_run=true"] * 2)
     assert "line 13 is wrong" in ran.err
+    assert ran.err.endswith(
+        "Error: Nothing was submitted: 1 of the 2 jobs of the file would be refused.\n"
+    )
     server.requests.clear()
     server.routes["POST jobs"] = [{"fits": True}, {"fits": True}, created(), refused]
     ran = server.run("submit", "--team", TEAM, str(path))
     assert (ran.exit_code, ran.out) == (3, f"{JOB_ID}\n")
     assert "1 of the 2 jobs of the file are submitted." in ran.err
+
+
+def test_each_refused_job_of_a_file_is_told(server: Server, tmp_path: Path) -> None:
+    """Planted: the first refusal alone."""
+    path = tmp_path / "jobs.yaml"
+    path.write_text(SEVERAL)
+    problems = [a_problem(400, detail=f"manifest: line {line} is wrong.") for line in (3, 13)]
+    for words in ([], ["--plan"]):
+        server.routes["POST jobs"] = list(problems)
+        ran = server.run("submit", "--team", TEAM, *words, str(path))
+        assert (ran.exit_code, ran.out) == (3, "")
+        assert [line in ran.err for line in ("line 3 is wrong", "line 13 is wrong")] == [True] * 2
+        assert ("2 of the 2 jobs of the file would be refused." in ran.err) is (not words)
 
 
 def test_a_file_has_a_bounded_number_of_jobs(server: Server, tmp_path: Path) -> None:

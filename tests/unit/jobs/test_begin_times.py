@@ -143,8 +143,31 @@ def test_a_begin_line_counts_in_the_organizations_time_zone_which_the_plan_names
     assert job.begin_at == datetime(2026, 11, 29, 15, tzinfo=UTC)
     given = read_job_request(sbatch("--begin=16:00", begin_at="2026-11-30T00:00:00Z"))
     assert (given.begin_hint, given.begin_at) == (None, datetime(2026, 11, 30, tzinfo=UTC))
-    with pytest.raises(InvalidRequest, match="must be at most 366 days ahead"):
-        preview_job(read_job_request(sbatch("-b 2028-12-01")), actor=actor, now=NOW)
+
+
+@pytest.mark.django_db
+def test_a_begin_time_too_far_ahead_is_a_refused_line_beside_all_others(company: Company) -> None:
+    """Planted: an error that hid what became of the other lines."""
+    actor = an_actor(company.nlp, Role.RESEARCHER)
+    request = read_job_request(sbatch("-b 2028-12-01"))
+    told = (
+        "begin_at = 2028-12-01 00:00:00 in UTC, your organization's time zone; it must be at most "
+        "366 days ahead."
+    )
+    found = preview_job(request, actor=actor, now=NOW)
+    assert [(note.line, note.verdict.value, note.detail) for note in found.resolved.notes] == [
+        (2, "understood", "gpus = 1"),
+        (3, "refused", told),
+    ]
+    assert found.fits is False
+    with pytest.raises(InvalidRequest) as refusal, transaction.atomic():
+        submit_job_here(request, actor=actor, now=NOW)
+    assert [note["line"] for note in refusal.value.data["notes"]] == [2, 3]
+    own = sbatch("-J x", begin_at="2028-12-01T00:00:00Z")
+    with pytest.raises(InvalidRequest) as refusal:
+        preview_job(read_job_request(own), actor=actor, now=NOW)
+    assert [error.pointer for error in refusal.value.errors] == ["/begin_at"]
+    assert [note["line"] for note in refusal.value.data["notes"]] == [2, 3]
 
 
 @pytest.mark.django_db
@@ -156,5 +179,6 @@ def test_a_day_that_ends_after_the_calendar_in_the_organizations_zone_is_refused
     policies = OrganizationPolicy.objects.filter(organization=company.organization)
     policies.update(time_zone="America/New_York")
     request = read_job_request(sbatch("--begin=9999-12-31T23:00"))
-    with pytest.raises(InvalidRequest, match="'9999-12-31T23:00' is no time to begin; write now"):
-        preview_job(request, actor=actor, now=NOW)
+    note = preview_job(request, actor=actor, now=NOW).resolved.notes[1]
+    assert note.verdict.value == "refused"
+    assert note.detail.startswith("'9999-12-31T23:00' is no time to begin; write now")

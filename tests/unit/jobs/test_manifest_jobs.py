@@ -253,6 +253,25 @@ def test_only_clusters_that_run_manifests_remain(company: Company, bob: User) ->
     )
 
 
+def test_a_named_cluster_that_runs_no_manifests_is_told_with_those_that_do(
+    company: Company, bob: User
+) -> None:
+    """Planted: "leave the image out and let the script bring its software"; no notes."""
+    other = Cluster.objects.create(name="desk", kind="local", options={})
+    a_cluster_node(other, company.pool, "desk-1")
+    answer = submit(bob, a_body(cluster="desk"), is_plan=True)
+    assert answer.status_code == 400
+    assert answer.json()["errors"] == [
+        {
+            "pointer": "/manifest",
+            "detail": "desk: it runs no Kubernetes manifests; name no cluster, or one that runs "
+            "it: local",
+            "code": "unavailable",
+        }
+    ]
+    assert [note["line"] for note in answer.json()["notes"]][:2] == [6, 7]
+
+
 def test_the_scheduler_offers_it_only_to_such_clusters(company: Company, bob: User) -> None:
     """Planted: the check at submission only, so that a later cluster of another kind got it."""
     assert submit(bob, a_body()).status_code == 201

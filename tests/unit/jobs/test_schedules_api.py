@@ -201,7 +201,7 @@ def test_a_cron_job_says_itself_when_its_runs_are_due(
     assert (
         0,
         "spec.startingDeadlineSeconds",
-        "the starting deadline is 60 s, the least here",
+        "the starting deadline is 1m, the least here",
     ) in notes
     schedule = Schedule.objects.get()
     assert schedule.next_at is not None

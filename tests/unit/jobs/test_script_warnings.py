@@ -168,8 +168,23 @@ def test_options_that_our_srun_refuses_are_told_before_the_job_starts(
             "or choose a cluster that has it.",
         ),
     ]
-    be(company.cluster, "slurm", software=["apptainer"])
+    be(company.cluster, "slurm", software=["apptainer"], containers="pyxis")
     assert warnings(bob, script, launch="batch") == []
+
+
+def test_images_of_srun_are_told_where_slurm_may_not_have_pyxis(
+    company: Company, bob: Actor
+) -> None:
+    """Slurm without the plugin ends such an srun. Planted: nothing told."""
+    be(company.cluster, "slurm", software=[])
+    script = "srun --container-image=x.sqsh python train.py\nsrun --pty bash"
+    assert warnings(bob, script, launch="batch") == [
+        (
+            2,
+            f"It is not known whether {company.cluster.name} has pyxis, without which `srun` "
+            "fails. An administrator names it in `containers`.",
+        )
+    ]
 
 
 def test_a_job_is_accepted_with_its_warnings(company: Company, bob: Actor) -> None:

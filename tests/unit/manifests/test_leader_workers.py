@@ -84,6 +84,20 @@ def test_too_many_pods_and_claims_of_volumes_are_refused_with_their_lines() -> N
     ]
 
 
+def test_pods_of_a_replica_are_not_kept_together() -> None:
+    """Against: the words of Kueue's webhook about a JobSet that nobody wrote."""
+    mark = "kueue.x-k8s.io/podset-group-name"
+    template = f"    workerTemplate:\n      metadata: {{annotations: {{{mark}: pair}}}}\n"
+    found = read_manifest(TEXT.replace("    workerTemplate:\n", template))
+    assert [(one.where.partition(": ")[2], one.detail) for one in found.refusals] == [
+        (
+            f"spec.leaderWorkerTemplate.workerTemplate.metadata.annotations.{mark}",
+            "keeps the Pods of a replica together, and a JobSet keeps no replicas; leave it out, "
+            "so that all Pods of the job share the topology",
+        )
+    ]
+
+
 def test_a_set_without_a_template_is_refused_and_nothing_raises() -> None:
     for part in ("workerTemplate: 7", "workerTemplate: {spec: {containers: x}}", "size: x"):
         text = TEXT[: TEXT.index("    size")] + f"    {part}\n"

@@ -160,6 +160,12 @@ def test_init_containers_are_checked_too() -> None:
             "labels.kueue.x-k8s.io/prebuilt-workload-name",
             "is written by a controller or by the portal; leave it out",
         ),
+        (
+            {"annotations": {"kueue.x-k8s.io/elastic-job": "true"}},
+            "annotations.kueue.x-k8s.io/elastic-job",
+            "changes the size of a running job, which quotas do not follow; leave it out, or write "
+            "kueue.x-k8s.io/job-min-parallelism for a job that starts with fewer Pods",
+        ),
     ],
 )
 def test_marks_of_the_portal_and_of_controllers_are_refused(
@@ -168,6 +174,39 @@ def test_marks_of_the_portal_and_of_controllers_are_refused(
     job = a_job()
     job["metadata"] |= metadata
     assert refusals(job) == [(f"metadata.{where}", detail)]
+
+
+def test_pods_of_a_jobset_need_no_restart_policy() -> None:
+    """JobSet gives them OnFailure. Planted: the rule of a Job, which gives them none."""
+    template = a_pod()
+    del template["spec"]["restartPolicy"]
+    assert refusals(a_jobset(replicated("workers", template))) == []
+    assert refusals(a_job(template)) == [
+        ("spec.template.spec.restartPolicy", "must be Never or OnFailure in a Job")
+    ]
+    template["spec"]["restartPolicy"] = "Always"
+    assert refusals(a_jobset(replicated("workers", template))) == [
+        (
+            "spec.replicatedJobs[0].template.spec.template.spec.restartPolicy",
+            "must be Never or OnFailure in a Job",
+        )
+    ]
+
+
+def test_a_claim_that_is_refused_does_not_count_as_no_gpus() -> None:
+    """Planted: "asks for no GPUs", too."""
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "either"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": []}]}}},
+    }
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "either"}]
+    container = a_container(0, resources={"claims": [{"name": "gpu"}]})
+    job = a_job(a_pod(container, resourceClaims=claims))
+    assert refusals(claim, job) == [
+        ("spec.spec.devices.requests[0]", "must name its devices in `exactly`")
+    ]
 
 
 def test_pods_may_not_carry_marks_of_the_portal() -> None:
@@ -475,6 +514,17 @@ def test_the_shorter_time_limit_counts(
     found = read(job).job
     assert found is not None
     assert found.time_limit_s == limit_s
+
+
+def test_time_limits_are_told_in_hours_and_minutes() -> None:
+    """As everywhere else. Planted: "5400 s"."""
+    job = a_job(activeDeadlineSeconds=5_400)
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/max-exec-time-seconds": "90"}
+    told = [one.detail for one in read(job).findings if "time limit" in one.detail]
+    assert sorted(told) == [
+        "the time limit of the job is 1h30m",
+        "the time limit of the job is at most 1m30s",
+    ]
 
 
 def test_the_least_parallelism_is_checked() -> None:

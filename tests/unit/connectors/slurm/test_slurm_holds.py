@@ -198,7 +198,7 @@ def test_what_is_submitted_is_what_is_compared() -> None:
 @pytest.mark.parametrize(
     ("limit_s", "nodes", "words"),
     [
-        (3_600, ("n1",), "the time limit of 3601 s is longer than the 3600 s that partition h100"),
+        (3_600, ("n1",), "the time limit of 1h1s is longer than the 1h that partition h100"),
         (None, (), "and partition h100 has 0 such nodes"),
     ],
 )
