@@ -1,9 +1,9 @@
 """`tidegate`: jobs, quotas and reports from the command line.
 
-All commands use the REST API only, except `simulate`, which works offline.
+All commands use the REST API only, except `simulate` and `focus`, which work offline.
 
 Exit codes: 0 done, 2 wrong usage, 3 refused by the server, 4 server not reachable, 130 interrupted.
-`tidegate wait` exits with the code of the job.
+`tidegate wait` exits with the code of the job, `tidegate focus check` with 1 for a broken rule.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cli.decisions_command import decisions
 from cli.estimate_command import estimate
 from cli.export_commands import export_app
 from cli.extend_command import extend
+from cli.focus_command import focus_app
 from cli.limit_commands import limits_app
 from cli.logs_command import logs
 from cli.organization_commands import organization_app
@@ -67,6 +68,7 @@ app.add_typer(limits_app, name="limits")
 app.add_typer(prices_app, name="prices")
 app.add_typer(report_app, name="report")
 app.add_typer(export_app, name="export")
+app.add_typer(focus_app, name="focus")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")
