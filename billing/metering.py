@@ -207,6 +207,27 @@ class _Time(NamedTuple):
     is_ahead: bool
 
 
+def attempts_not_folded(ids: Collection[UUID]) -> frozenset[UUID]:
+    """Return the attempts of `ids` whose stored segments are not the fold of their events."""
+    events: dict[UUID, list[_Fact]] = {}
+    mgpu_of: dict[UUID, int] = {}
+    for pk, mgpu, at, guaranteed_mgpu in MeteredAttempt.objects.filter(pk__in=ids).values_list(
+        "pk", "mgpu", "classed_at", "guaranteed_mgpu"
+    ):
+        mgpu_of[pk] = mgpu
+        events[pk] = [] if at is None else [_Fact(pk, "classed", at, guaranteed_mgpu, None)]
+    _add_events(events)
+    stored: dict[UUID, set[Segment]] = defaultdict(set)
+    for row in UsageSegment.objects.filter(attempt_id__in=mgpu_of):
+        segment = Segment(row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu)
+        stored[row.attempt_id].add(segment)
+    return frozenset(
+        pk
+        for pk, mgpu in mgpu_of.items()
+        if set(fold((_event(fact) for fact in events[pk]), mgpu=mgpu)) != stored[pk]
+    )
+
+
 def _believed(kind: EventKind, reported: datetime, now: datetime) -> _Time:
     """Return the reported time and the one that counts.
 

@@ -396,7 +396,8 @@ class Reconciliation(models.Model):
     `as_of` is the cluster's time at the comparison, and `until` the end of the compared part of the
     day. Both are empty before the first comparison. A failed comparison keeps the numbers and sets
     `status` and `message`. `request_id` is the open request. `next_at` is the time of the next
-    automatic request.
+    automatic request. `green_at` is when the meter was last read for a comparison of the whole day
+    that was green.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -410,6 +411,7 @@ class Reconciliation(models.Model):
     requested_at = models.DateTimeField(null=True)
     tried_at = models.DateTimeField(null=True)
     next_at = models.DateTimeField(null=True)
+    green_at = models.DateTimeField(null=True)
     #: Acknowledgement of the differences at that time by a person (`billing.acknowledgements`).
     acknowledged_at = models.DateTimeField(null=True)
     acknowledged_by = models.CharField(max_length=200, blank=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from uuid import UUID
@@ -42,6 +42,8 @@ class Cause(StrEnum):
     #: Submitted directly to the cluster by a user that the portal does not know. It is never
     #: charged.
     NATIVE_UNMAPPED = "native_unmapped"
+    #: Meter and account agreed once, and the account was changed since.
+    ACCOUNT_CHANGED = "account_changed"
 
 
 #: Expected causes. All others make a day red.
@@ -161,11 +163,14 @@ def reconcile(
     matched, strangers = _matched(metered, runs)
     for use in metered:
         metered_sums[use.account, use.pool] += _metered_mgpu_s(use, day)
-        for difference in _of_attempt(use, matched.get(use.attempt_id, ()), day):
+        of_use = matched.get(use.attempt_id, ())
+        of_use = [*(_within_ranges(use, run) for run in of_use[:1]), *of_use[1:]]
+        for run in of_use:
+            accounted_sums[run.account, run.pool] += _accounted_mgpu_s(run, day)
+        for difference in _of_attempt(use, of_use, day):
             found[difference.account, difference.pool].append(difference)
-    for run in runs:
-        accounted_sums[run.account, run.pool] += _accounted_mgpu_s(run, day)
     for run in strangers:
+        accounted_sums[run.account, run.pool] += _accounted_mgpu_s(run, day)
         is_ours = run.key is not None or (run.account, run.user) in owned
         cause = Cause.ONLY_IN_ACCOUNT if is_ours else Cause.NATIVE_UNMAPPED
         if amount := _accounted_mgpu_s(run, day):
@@ -181,6 +186,55 @@ def reconcile(
         for account, pool in sorted(metered_sums.keys() | accounted_sums.keys())
         if metered_sums[account, pool] or accounted_sums[account, pool] or found[account, pool]
     )
+
+
+def with_changes(
+    reports: Sequence[AccountReport],
+    *,
+    metered_since: Set[UUID],
+    known_natives: Set[str],
+) -> tuple[AccountReport, ...]:
+    """Return the reports of a day that was green, with the differences that the account caused.
+
+    `metered_since` are the attempts whose meter changed since. `known_natives` are the native runs
+    that were listed as unmapped on the green day, and stay so.
+    """
+
+    def cause_now(difference: Difference) -> Cause:
+        if difference.attempt_id is not None:
+            is_meters = difference.attempt_id in metered_since
+            return difference.cause if is_meters else Cause.ACCOUNT_CHANGED
+        if difference.native_id in known_natives or difference.cause is Cause.NATIVE_UNMAPPED:
+            return Cause.NATIVE_UNMAPPED
+        return Cause.ACCOUNT_CHANGED
+
+    return tuple(
+        replace(
+            report,
+            differences=tuple(
+                replace(difference, cause=cause_now(difference))
+                for difference in report.differences
+            ),
+        )
+        for report in reports
+    )
+
+
+def _within_ranges(use: MeteredRun, run: AccountedRun) -> AccountedRun:
+    """Return `run` with exact times: in each of its ranges, the time next to the meter's.
+
+    Beside a meter without use, it is as short as its ranges allow.
+    """
+    start, end = run.started_at, run.ended_at
+    if not use.pieces:
+        start = start if run.started_by is None else run.started_by
+        end = max(start, run.ended_from) if run.ended_from is not None else end
+        return replace(run, started_at=start, ended_at=end)
+    if run.started_by is not None:
+        start = max(start, min(use.start, run.started_by))
+    if run.ended_from is not None and end is not None:
+        end = min(end, max(_or_ever(use.end), run.ended_from))
+    return replace(run, started_at=start, ended_at=end)
 
 
 def _matched(

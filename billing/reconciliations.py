@@ -47,6 +47,8 @@ SETTLING = timedelta(hours=1)
 RETRY_AFTER = timedelta(minutes=30)
 #: as long as it is not older than this many days.
 DAYS_MAX = 7
+#: Days after the end of a day when it is compared again in any case: accounts may be changed later.
+REPEATED_AFTER_DAYS = (1, 2, 4, 7, 14, 21, 28, 35)
 #: Age limit of manual requests, in days. It is longer than accounting is usually stored.
 DAYS_BACK_MAX = 400
 #: Most differences stored per account and pool, the largest ones. The others are counted and
@@ -138,10 +140,16 @@ def request_day(cluster_name: str, day: date, *, actor: Actor, now: datetime) ->
             f"day must be one of the last {DAYS_BACK_MAX} days, today (UTC) at the latest.",
             errors=[FieldError("/day", "has not begun or is too long ago")],
         )
-    if kind_named(cluster.kind).open_account is None:
+    kind = kind_named(cluster.kind)
+    if kind.open_account is None:
         raise Conflict(
             f"{cluster.name} is a {cluster.kind} cluster, which has no accounting of its own to "
             "compare the meter with."
+        )
+    if kind.account_days is not None and now >= _gone_at(day, kind.account_days):
+        raise Conflict(
+            f"{cluster.name} no longer has all runs of this day: it forgets a run "
+            f"{kind.account_days} days after its end. Choose a later day."
         )
     if cluster.archived_at is not None:
         raise Conflict(f"{cluster.name} is archived, so it is not asked. Restore it first.")
@@ -184,21 +192,18 @@ def _ask(row: Reconciliation, *, now: datetime) -> None:
 
 def metered_runs(
     cluster: Cluster,
-    start: datetime,
-    end: datetime,
+    ids: Collection[UUID],
     *,
-    also: Collection[UUID],
     account_of: Mapping[UUID, str],
     natives: Mapping[UUID, tuple[str, int]],
     native_ids: Mapping[UUID, str],
 ) -> list[MeteredRun]:
-    """Return the attempts that used GPUs of `cluster` in `[start, end)`, and `also`, by id.
+    """Return the attempts of `cluster` with these ids, by id.
 
     Each has all its segments. `account_of` is the cluster's account of each team. `natives` are
     number and submit time of attempts that the portal did not submit. `native_ids` are the recorded
     numbers of the others.
     """
-    ids = attempts_between(cluster, start, end) | set(also)
     attempts = MeteredAttempt.objects.filter(cluster=cluster, pk__in=ids).order_by("pk")
     pieces: dict[UUID, list[Piece]] = {}
     segments = UsageSegment.objects.filter(attempt_id__in=ids).order_by("attempt_id", "start")
@@ -246,13 +251,15 @@ def store_result(
     as_of: datetime,
     until: datetime,
     teams: Mapping[str, UUID],
+    metered_at: datetime,
     now: datetime,
 ) -> None:
     """Store the results of the comparison up to `until`, in place of the previous ones.
 
-    `teams` are the teams of accounts. A day is green without unexpected differences. A day that is
-    red, or was not over, is compared again. A request that was answered already changes nothing.
-    Must run behind the caller's fence.
+    `teams` are the teams of accounts, and `metered_at` is when the meter was read. A day is green
+    without unexpected differences. A day that is red, or was not over, is compared again soon.
+    Every day is compared again at `REPEATED_AFTER_DAYS`. A request that was answered already
+    changes nothing. Must run behind the caller's fence.
     """
     row = _asked_for(request_id)
     if row is None:
@@ -264,7 +271,8 @@ def store_result(
     if until < day_end:
         row.next_at = day_end + SETTLING
     else:
-        row.next_at = None if is_green else _again(row, now)
+        row.next_at = _repeated(row, now) if is_green else _again(row, now)
+        row.green_at = metered_at if is_green else row.green_at
     accounts = [_account_row(row, report, teams.get(report.account)) for report in reports]
     drop_if_outdated(row, accounts, now=now)
     _answer(row, now)
@@ -289,13 +297,29 @@ def store_failure(
 
 
 def _asked_for(request_id: UUID) -> Reconciliation | None:
-    return Reconciliation.objects.select_for_update().filter(request_id=request_id).first()
+    asked = Reconciliation.objects.select_for_update(of=("self",)).select_related("cluster")
+    return asked.filter(request_id=request_id).first()
 
 
 def _again(row: Reconciliation, now: datetime) -> datetime | None:
-    """Return when a day is compared again; None if it is too old."""
+    """Return when a day without a green result is compared again; None if it is too old."""
     too_old = start_of(row.day) + (DAYS_MAX + 1) * _DAY
-    return now + RETRY_AFTER if now < too_old else None
+    return now + RETRY_AFTER if now < too_old else _repeated(row, now)
+
+
+def _repeated(row: Reconciliation, now: datetime) -> datetime | None:
+    """Return when the day is compared again in any case; None if it is too old for its account."""
+    account_days = kind_named(row.cluster.kind).account_days
+    for days in REPEATED_AFTER_DAYS:
+        at = start_of(row.day) + (days + 1) * _DAY + SETTLING
+        if at > now and (account_days is None or at < _gone_at(row.day, account_days)):
+            return at
+    return None
+
+
+def _gone_at(day: date, account_days: int) -> datetime:
+    """Return from when on an account that has runs for `account_days` lacks some of `day`."""
+    return start_of(day) + account_days * _DAY
 
 
 def _answer(row: Reconciliation, now: datetime) -> None:

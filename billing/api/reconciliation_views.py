@@ -37,6 +37,8 @@ class ReconciliationParameters(PageParameters):
     """The filters of the list of reconciled days."""
 
     cluster: str | None = text("Only this cluster")
+    start: date | None = day("Only this UTC day and later ones")
+    end: date | None = day("Only days before this UTC day")
     day: date | None = day("Only this UTC day")
 
 
@@ -59,6 +61,10 @@ class ReconciliationList(APIView):
             rows = rows.filter(cluster__name=asked.cluster)
         if asked.day is not None:
             rows = rows.filter(day=asked.day)
+        if asked.start is not None:
+            rows = rows.filter(day__gte=asked.start)
+        if asked.end is not None:
+            rows = rows.filter(day__lt=asked.end)
         limit = asked.limit
         if asked.cursor is not None:
             words, name = decode_cursor(asked.cursor, parts=2)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from billing.agreements import with_agreement
 from billing.models import Reconciliation, ReconciliationStatus
 from billing.reconciliation import MeteredRun, Span, reconcile
 from billing.reconciliations import (
@@ -75,12 +76,14 @@ def reconcile_day(
     # If several teams share an account, its runs count for the last team.
     teams = dict(named)
     found = replace(found, runs=_by_present_account(found.runs, account, names))
+    metered_at = clock()
     reports = reconcile(
         _metered(row.cluster, start, until, found, names),
         found.runs,
         Span(int(start.timestamp()), int(until.timestamp())),
         owned=_owned(row.cluster, found.runs, teams),
     )
+    reports = with_agreement(row, reports)
     with leadership.fence():
         store_result(
             request_id,
@@ -88,6 +91,7 @@ def reconcile_day(
             as_of=from_epoch(found.as_of),
             until=until,
             teams={name: team.pk for name, team in teams.items()},
+            metered_at=metered_at,
             now=clock(),
         )
 
@@ -134,7 +138,10 @@ def _metered(
     found: AccountedRuns,
     names: Mapping[UUID, str],
 ) -> list[MeteredRun]:
-    """Return the meter's runs in the time, and those of every run in the account."""
+    """Return the meter's runs in the time, and those of every run in the account.
+
+    Native runs are left out if the account has no natives.
+    """
     named = {_attempt_of(run.key) for run in found.runs if run.key is not None} - {None}
     numbers = {run.native_id for run in found.runs}
     adopted = Attempt.objects.filter(cluster=cluster, job__origin=JobOrigin.NATIVE)
@@ -147,11 +154,11 @@ def _metered(
         )
     }
     recorded = Attempt.objects.filter(pk__in=ids - natives.keys()).exclude(native_id=None)
+    if not found.has_natives:
+        ids -= natives.keys()
     return metered_runs(
         cluster,
-        start,
-        until,
-        also=ids,
+        ids,
         account_of=names,
         natives=natives,
         native_ids={

@@ -27,6 +27,7 @@ from cli.organization_commands import organization_app
 from cli.policy_commands import policy_app
 from cli.prices_commands import prices_app
 from cli.push_commands import quota_push
+from cli.reconciliation_command import reconciliation
 from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
 from cli.schedule_commands import schedule, schedules
@@ -69,6 +70,7 @@ app.add_typer(prices_app, name="prices")
 app.add_typer(report_app, name="report")
 app.add_typer(export_app, name="export")
 app.add_typer(focus_app, name="focus")
+app.command()(reconciliation)
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")

@@ -27,6 +27,9 @@ class AccountedRun:
 
     A run may be resized. Then `mgpu` is its last size, and `before` lists the earlier ones, oldest
     first, as pairs: the time at which that size ended (epoch seconds) and the size (milli-GPU).
+
+    A cluster may know a time only as a range. Then the start is in `[started_at, started_by]`, and
+    the end in `[ended_from, ended_at]`. None means that the time is exact.
     """
 
     native_id: str
@@ -41,6 +44,8 @@ class AccountedRun:
     ended_at: int | None
     state: str
     before: tuple[tuple[int, int], ...] = ()
+    started_by: int | None = None
+    ended_from: int | None = None
 
     def held_mgpu(self, at: int) -> int:
         """Return the milli-GPU that the run used at `at`, a moment within the run."""
@@ -49,10 +54,15 @@ class AccountedRun:
 
 @dataclass(frozen=True, slots=True)
 class AccountedRuns:
-    """Every run of a window, complete up to `as_of` by the cluster's clock."""
+    """Every run of a window, complete up to `as_of` by the cluster's clock.
+
+    Without `has_natives`, the cluster keeps no record of runs that the portal did not submit. Such
+    runs are then not compared.
+    """
 
     as_of: int
     runs: tuple[AccountedRun, ...]
+    has_natives: bool = True
 
 
 class ClusterAccount(Protocol):

@@ -177,6 +177,8 @@ class ClusterKind:
     # --- What only some clusters have --------------------------------------------------------
     #: The cluster's own account of what ran.
     open_account: Callable[[ClusterConnector], ClusterAccount] | None = None
+    #: For how many days after its end the account has a run (None: as long as its operator says).
+    account_days: int | None = None
     #: Control native workloads, which people submit without the portal.
     control_natives: Callable[[ClusterConnector], NativeControl] | None = None
     #: Drain and resume nodes.

@@ -46,6 +46,7 @@ PAGES = {
     "/submit": ["/submit", "/submit?door=sbatch"],
     "/chargeback": ["/chargeback?period=last-month&group=department"],
     "/chargeback/jobs": [f"/chargeback/jobs?{PERIOD}&node=ai-company"],
+    "/reconciliation": ["/reconciliation?month=2026-11", "/reconciliation?month=2026-11&day=r2"],
     "/clusters": ["/clusters"],
     "/clusters/$name": [
         f"/clusters/slurm-a?tab={tab}" for tab in ("nodes", "users", "quotas", "options", "use")

@@ -375,9 +375,8 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "reconciliations/<uuid:reconciliation_id>/acknowledgement"): a_case(
         "401 409 409 403 403 403 403 409 403 403 409", lambda world: {"reason": "known"}
     ),
-    # The cluster of this world keeps no account: 409 for who may ask.
     ("POST", "reconciliations"): a_case(
-        "401 409 409 403 403 403 403 409 403 403 409",
+        "401 202 202 403 403 403 403 202 403 403 202",
         lambda world: {"cluster": "local", "day": f"{datetime.now(UTC):%Y-%m-%d}"},
     ),
     ("GET", "rate-cards"): a_case(CUT_TO_ALL),

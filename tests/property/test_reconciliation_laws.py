@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.reconciliation import Cause, MeteredRun, Piece, Span, reconcile
+from billing.reconciliation import Cause, MeteredRun, Piece, Span, reconcile, with_changes
 from builders.reconciliation_builders import a_key, a_metered_run, a_run, an_id
 from connectors.accounts import AccountedRun
 
@@ -210,3 +211,51 @@ def test_a_planted_fault_is_found_on_its_attempt_and_classed(
         assert {item.attempt_id for item in found} <= {an_id(which + 1)}
     if cause in (Cause.ONLY_IN_METER, Cause.ONLY_IN_ACCOUNT, Cause.SECOND_RUN):
         assert [abs(item.mgpu_s) for item in found] == [was]
+
+
+@given(seconds, st.integers(8, 10), st.integers(0, 4), st.integers(0, 4), st.integers(-3, 3))
+def test_a_time_that_is_known_as_a_range_differs_only_outside_of_it(
+    start: int, length: int, earlier: int, later: int, moved: int
+) -> None:
+    """The meter is moved as a whole against ranges of `earlier` and `later` seconds.
+
+    Planted: the ends of the ranges swapped; the range of the start used for the end."""
+    run = replace(
+        a_run(1, start, start + length + later, mgpu=2),
+        started_by=start + earlier,
+        ended_from=start + length,
+    )
+    use = a_metered_run(1, (start + moved, start + length + moved, 2))
+    whole = Span(-10, 60)
+    (report,) = reconcile([use], [run], whole)
+    early_s, late_s = max(0, -moved), max(0, moved - earlier)
+    short_s, long_s = max(0, -moved), max(0, moved - later)
+    found = {(item.cause, item.mgpu_s) for item in report.differences}
+    expected = {
+        (Cause.START_DIFFERS, -2 * early_s),
+        (Cause.START_DIFFERS, 2 * late_s),
+        (Cause.END_DIFFERS, 2 * short_s),
+        (Cause.END_DIFFERS, -2 * long_s),
+    }
+    assert found == {(cause, amount) for cause, amount in expected if amount}
+    assert sum(item.mgpu_s for item in report.differences) == (
+        report.accounted_mgpu_s - report.metered_mgpu_s
+    )
+
+
+@given(sides, st.sets(st.sampled_from([an_id(1), an_id(2)])))
+def test_a_change_of_the_account_changes_causes_alone(
+    both: tuple[tuple[MeteredRun, ...], list[AccountedRun]], metered_since: set[UUID]
+) -> None:
+    """Planted: differences of attempts whose meter changed were marked too."""
+    metered, runs = both
+    before = reconcile(metered, runs, DAY)
+    after = with_changes(before, metered_since=metered_since, known_natives=frozenset())
+    for one, other in zip(before, after, strict=True):
+        assert replace(other, differences=one.differences) == one
+        for was, now in zip(one.differences, other.differences, strict=True):
+            assert replace(now, cause=was.cause) == was
+            if was.cause is Cause.NATIVE_UNMAPPED or was.attempt_id in metered_since:
+                assert now.cause is was.cause
+            else:
+                assert now.cause is Cause.ACCOUNT_CHANGED

@@ -2487,9 +2487,10 @@ export interface components {
          *     * `pool_differs` - pool_differs
          *     * `second_run` - second_run
          *     * `native_unmapped` - native_unmapped
+         *     * `account_changed` - account_changed
          * @enum {string}
          */
-        CauseEnum: "only_in_meter" | "only_in_account" | "start_differs" | "end_differs" | "still_running" | "gpus_differ" | "meter_gap" | "account_differs" | "pool_differs" | "second_run" | "native_unmapped";
+        CauseEnum: "only_in_meter" | "only_in_account" | "start_differs" | "end_differs" | "still_running" | "gpus_differ" | "meter_gap" | "account_differs" | "pool_differs" | "second_run" | "native_unmapped" | "account_changed";
         /** @description The same usage computed twice: from the segments, and from the rows of teams. */
         ChargebackCheck: {
             is_equal: boolean;
@@ -12486,8 +12487,12 @@ export interface operations {
                 cursor?: string;
                 /** @description Only this UTC day */
                 day?: string;
+                /** @description Only days before this UTC day */
+                end?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
+                /** @description Only this UTC day and later ones */
+                start?: string;
             };
             header?: never;
             path?: never;

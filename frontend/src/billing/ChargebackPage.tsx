@@ -29,7 +29,6 @@ import { DaysChart } from "./DaysChart";
 import { Exports } from "./Exports";
 import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
-import { Reconciliation } from "./Reconciliation";
 import { byCurrency, totalsOf, type CurrencyReport } from "./totals";
 import { WithheldCapacity } from "./WithheldCapacity";
 import "../quotas/quota-bar.css";
@@ -208,7 +207,6 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
             ))}
             <Capacity report={data} />
             <WithheldCapacity report={data} />
-            <Reconciliation />
             <Exports filter={filter} node={filter.team ?? only?.whole?.node} />
             <div className="inline">
               <Button component="a" href={csvAddress(filter)} download variant="default">

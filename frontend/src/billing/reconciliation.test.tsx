@@ -6,24 +6,47 @@ import { aProblem } from "../../mock/http.ts";
 import { aSession } from "../../mock/company.ts";
 import { aReconciliation, theReconciliations } from "../../mock/reconciliation.ts";
 import { accessibilityFaults, open } from "../test/render";
-import { verdictOf } from "./Reconciliation";
+import { verdictOf } from "./ReconciledDay";
+import { weeksOf } from "./ReconciliationPage";
 
-const PAGE = "/chargeback?period=last-month";
+const PAGE = "/reconciliation?month=2026-11";
 
-async function theCard() {
-  return screen.findByRole("region", { name: "Checked against the clusters" });
-}
-
-describe("the check against the clusters", () => {
-  it("shows each day of each cluster in a word, not by colour alone", async () => {
-    open(PAGE);
-    const table = await within(await theCard()).findByRole("table", { name: "Meter and clusters by day" });
-    const rows = within(table).getAllByRole("row").slice(1);
-    expect(rows.map((row) => row.textContent)).toEqual([
-      "2026-11-21agrees so far–",
-      "2026-11-20differs −1.00 GPU-hagrees",
-      "2026-11-19pendingnot available",
+describe("the page Reconciliation", () => {
+  it("shows a calendar of each cluster, each day by a sign and not by colour alone", async () => {
+    const { requests, container } = open(PAGE);
+    const alpha = await screen.findByRole("table", { name: "alpha in November 2026" });
+    const weeks = within(alpha).getAllByRole("row").slice(1);
+    expect(weeks.map((week) => week.textContent)).toEqual([
+      "1",
+      "2345678",
+      "9101112131415",
+      "16171819…20✗21✓22",
+      "23242526272829",
+      "30",
     ]);
+    expect(within(alpha).getByRole("button", { name: "2026-11-21 alpha: agrees so far" })).toBeInTheDocument();
+    const beta = screen.getByRole("table", { name: "beta in November 2026" });
+    expect(within(beta).getByRole("button", { name: "2026-11-19 beta: not available" })).toHaveTextContent("19?");
+    expect(screen.getByRole("list", { name: "Days by result" })).toHaveTextContent(
+      "✓ agree 2✗ differ 1✗ acknowledged 0… pending 1? not available 1",
+    );
+    expect(requests.find(({ path }) => path.endsWith("/reconciliations"))?.query.toString()).toBe(
+      "start=2026-11-01&end=2026-12-01&limit=500",
+    );
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("has weeks from Monday on, in months of every length", () => {
+    expect(weeksOf("2027-02").map((week) => week.filter((day) => day !== null).length)).toEqual([7, 7, 7, 7]);
+    const leap = weeksOf("2028-02");
+    expect(leap[0]).toEqual([null, "2028-02-01", "2028-02-02", "2028-02-03", "2028-02-04", "2028-02-05", "2028-02-06"]);
+    expect(leap.flat().filter((day) => day !== null).at(-1)).toBe("2028-02-29");
+  });
+
+  it("is for people who see costs", async () => {
+    const session = aSession({ permissions: { "": ["view_tree"] } });
+    open(PAGE, { company: aCompany({ session }) });
+    expect(await screen.findByText(/Reconciled days are for people who see costs/)).toBeInTheDocument();
   });
 
   it("takes a reason for a red day, and shows who gave which", async () => {
@@ -47,7 +70,7 @@ describe("the check against the clusters", () => {
   });
 
   it("leads from a red day to its differences, and from these to the jobs", async () => {
-    const { user } = open(PAGE);
+    const { user, container } = open(PAGE);
     await user.click(await screen.findByRole("button", { name: "2026-11-20 alpha: differs" }));
     const table = await screen.findByRole("table", { name: "Differences" });
     const [ours, strange] = within(table).getAllByRole("row").slice(1);
@@ -59,7 +82,7 @@ describe("the check against the clusters", () => {
     expect(strange).toHaveTextContent(/physics · h100.*charged to nobody.*0\.5/);
     expect(within(strange as HTMLElement).queryByRole("link")).toBeNull();
     expect(screen.getByText("3 smaller ones are not listed; they are in the sums.")).toBeInTheDocument();
-    expect(await accessibilityFaults(await theCard())).toEqual([]);
+    expect(await accessibilityFaults(container)).toEqual([]);
     await user.click(screen.getByRole("button", { name: "2026-11-20 alpha: differs" }));
     expect(screen.queryByRole("table", { name: "Differences" })).toBeNull();
   });
@@ -91,18 +114,16 @@ describe("the check against the clusters", () => {
       override: ({ path }) =>
         path.endsWith("/reconciliations") ? { status: 200, body: { items: [], next: null } } : undefined,
     });
-    const card = await theCard();
-    expect(await within(card).findByText(/No day was compared yet/)).toBeInTheDocument();
-    expect(within(card).getByText("tidegate report reconciliation")).toBeInTheDocument();
+    expect(await screen.findByText(/No day of this month was compared/)).toBeInTheDocument();
+    expect(screen.getByText("tidegate reconciliation --month 2026-11")).toBeInTheDocument();
   });
 
-  it("says so when it cannot be had, and leaves the report alone", async () => {
+  it("says so when it cannot be had", async () => {
     open(PAGE, {
       override: ({ path }) =>
         path.endsWith("/reconciliations") ? aProblem(503, "unavailable", "Come again.") : undefined,
     });
-    expect(await within(await theCard()).findByRole("alert")).toHaveTextContent("Come again.");
-    expect(screen.getByRole("table", { name: "Chargeback by team" })).toBeInTheDocument();
+    expect(await screen.findByRole("alert")).toHaveTextContent("Come again.");
   });
 
   it("has a word for every status", () => {

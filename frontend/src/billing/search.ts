@@ -38,3 +38,14 @@ export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch =>
   pool: textParam(search, "pool"),
   usage: choiceParam(search, "usage", USAGE_CLASSES),
 });
+
+/** `month` as "2026-11"; `day` is the id of the comparison that is shown. */
+export interface ReconciliationSearch {
+  month?: string;
+  day?: string;
+}
+
+export const reconciliationSearch = (search: RawSearch): ReconciliationSearch => ({
+  month: /^20\d\d-(0[1-9]|1[0-2])$/.exec(textParam(search, "month") ?? "")?.[0],
+  day: textParam(search, "day"),
+});

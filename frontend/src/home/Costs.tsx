@@ -5,7 +5,7 @@ import { Fragment } from "react";
 
 import { chargebackQuery } from "../api/queries";
 import { thisMonth } from "../billing/period";
-import { reconciliationsQuery, type Reconciliation } from "../billing/reconciliationQueries";
+import { reconciledMonthQuery, type Reconciliation } from "../billing/reconciliationQueries";
 import { byCurrency, totalsOf, type CurrencyReport } from "../billing/totals";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -82,15 +82,15 @@ export function Costs({ scope }: { scope: string | undefined }) {
 
 /** How many days of the period the clusters' own accounts confirm. */
 function ReconciledDays({ start }: { start: string }) {
-  const days = useQuery(reconciliationsQuery);
-  const inPeriod = (days.data ?? []).filter(({ day }) => day >= start.slice(0, 10));
+  const days = useQuery(reconciledMonthQuery(start.slice(0, 7)));
+  const inPeriod = days.data ?? [];
   const count = (status: Reconciliation["status"]) => inPeriod.filter((day) => day.status === status).length;
   const red = count("red");
   const open = count("pending") + count("unavailable");
   if (inPeriod.length === 0) return null;
   return (
     <Fact name="Reconciliation">
-        <Link to="/chargeback">
+        <Link to="/reconciliation">
           {red > 0 ? (
             <span className="bad-text">
               ▲ {red} {red === 1 ? "day differs" : "days differ"}

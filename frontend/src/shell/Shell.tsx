@@ -25,7 +25,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
+  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/reconciliation" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
   label: string;
   needs?: Permission;
 }
@@ -49,7 +49,13 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
       { to: "/policy", label: "Policy", needs: "view_tree" },
     ],
   },
-  { title: "Money", items: [{ to: "/chargeback", label: "Chargeback", needs: "view_costs" }] },
+  {
+    title: "Money",
+    items: [
+      { to: "/chargeback", label: "Chargeback", needs: "view_costs" },
+      { to: "/reconciliation", label: "Reconciliation", needs: "view_costs" },
+    ],
+  },
   {
     title: "Fleet",
     items: [

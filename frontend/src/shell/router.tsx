@@ -12,7 +12,7 @@ import {
 
 import { someJobsQuery } from "../api/queries";
 import { auditSearch } from "../audit/search";
-import { chargebackJobsSearch, chargebackSearch } from "../billing/search";
+import { chargebackJobsSearch, chargebackSearch, reconciliationSearch } from "../billing/search";
 import { addClusterSearch, clusterSearch } from "../clusters/search";
 import { creditsSearch } from "../credits/search";
 import { decisionsSearch } from "../decisions/search";
@@ -148,6 +148,13 @@ const chargebackRoute = createRoute({
   component: lazyRouteComponent(() => import("../billing/ChargebackPage"), "ChargebackPage"),
 });
 
+const reconciliationRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/reconciliation",
+  validateSearch: reconciliationSearch,
+  component: lazyRouteComponent(() => import("../billing/ReconciliationPage"), "ReconciliationPage"),
+});
+
 const chargebackJobsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/chargeback/jobs",
@@ -234,6 +241,7 @@ const routeTree = rootRoute.addChildren([
     submitRoute,
     chargebackRoute,
     chargebackJobsRoute,
+    reconciliationRoute,
     clustersRoute,
     clusterRoute,
     addClusterRoute,

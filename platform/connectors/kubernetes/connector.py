@@ -171,6 +171,10 @@ class KubernetesConnector:
         self._start()
         return self._caches.state(0)
 
+    def listed_state(self) -> KubeState:
+        """Return the state as the server lists it now. Raises ClusterUnavailable."""
+        return self._caches.listed(self._api.probe().observed_at)
+
     def took(self, found: dict[str, Any]) -> None:
         """Add an object that the server has just returned to the watched state."""
         self._caches.took(found)

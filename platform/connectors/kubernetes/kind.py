@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from connectors.kinds import ClusterKind, KindWords, Options
+from connectors.kubernetes.accounts import ACCOUNT_DAYS, open_account
 from connectors.kubernetes.attempts.manifest_trials import try_manifest
 from connectors.kubernetes.connector import (
     CLUSTER,
@@ -89,6 +90,8 @@ KUBERNETES = ClusterKind(
     refuse_image=job_image_refusal,
     default_images=default_images,
     open_logs=open_kubernetes_logs,
+    open_account=open_account,
+    account_days=ACCOUNT_DAYS,
     control_natives=control_natives,
     control_nodes=control_nodes,
     control_eviction=control_eviction,

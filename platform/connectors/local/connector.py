@@ -40,6 +40,7 @@ from connectors.local.isolation import UNISOLATED, Isolation, isolation_here
 from connectors.local.log_caps import log_size
 from connectors.local.observing import AttemptReader
 from connectors.local.options import LocalOptions, nodes_of, parse_options
+from connectors.local.run_records import run_records
 from connectors.local.supervising import start_supervisors
 from connectors.protocol import (
     ClusterConnector,
@@ -258,6 +259,14 @@ class LocalConnector:
         with self._at_the_root(f"forget {key}"):
             publishing.forget_attempt(self._root, key)
             publishing.tidy_sometimes(self._root)
+
+    def run_records(self) -> list[tuple[str, Mapping[str, object]]]:
+        """Return key and summary of all attempts that began, for `connectors.local.accounts`.
+
+        Raises ClusterUnavailable.
+        """
+        with self._at_the_root("read the records of its runs"):
+            return list(run_records(self._root))
 
     def _files(self, key: str) -> AttemptFiles:
         return AttemptFiles(str(self._root / "attempts" / key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from connectors.kinds import ClusterKind
 from connectors.local import trust
+from connectors.local.accounts import ACCOUNT_DAYS, open_account
 from connectors.local.connector import check_local_options, open_local
 from connectors.local.node_control import control_nodes
 from connectors.local.options import LocalOptions, unit_mgpu
@@ -23,5 +24,7 @@ LOCAL = ClusterKind(
     keeps_environments=True,
     writes_own_files=True,
     gpu_unit=unit_mgpu,
+    open_account=open_account,
+    account_days=ACCOUNT_DAYS,
     control_nodes=control_nodes,
 )

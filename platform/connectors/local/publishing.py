@@ -18,6 +18,7 @@ from connectors.errors import WorkloadRejected
 from connectors.local.allocations import MGPU_PER_DEVICE
 from connectors.local.attempt_files import (
     AttemptFiles,
+    CorruptRecord,
     boot_id,
     has_ended,
     sync_directory,
@@ -36,6 +37,7 @@ from connectors.local.isolation import (
 from connectors.local.limits import Limits
 from connectors.local.options import LocalOptions, Node
 from connectors.local.owners import Owner, owner_of
+from connectors.local.run_records import run_record
 from connectors.local.sandbox import Sandbox
 from connectors.protocol import JobFiles, Outcome, Workload, WorkloadPhase
 from primitives.units import DeviceKind
@@ -110,7 +112,11 @@ def forget_attempt(root: Path, key: str) -> None:
     if not has_ended(files):
         return
     # The mark comes first, so that a concurrent submit cannot run the attempt again.
-    (root / "forgotten" / key).touch(mode=0o600)
+    mark = root / "forgotten" / key
+    mark.touch(mode=0o600)
+    with contextlib.suppress(CorruptRecord, FileNotFoundError):
+        if (record := run_record(files)) is not None:
+            write_json(str(mark), record, is_durable=True)
     sync_directory(str(root / "forgotten"))
     trash = root / "trash" / f"{key}.{uuid.uuid4().hex}"
     with contextlib.suppress(FileNotFoundError):

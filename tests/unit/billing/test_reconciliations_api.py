@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ from billing.reconciliations import (
 from builders.api_callers import Caller, by_token
 from builders.billing_builders import DAY as METER_DAY
 from builders.billing_builders import a_metered_attempt
+from builders.connector_builders import change_kind
 from builders.hints import hints_told
 from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from builders.reconciliation_builders import DAY, a_metered_run, a_run, an_id
@@ -32,6 +33,7 @@ from clusters.models import CapacitySegment, Cluster
 from live.publishing import COSTS
 from outbox.models import Message
 from primitives.clock import SystemClock
+from primitives.errors import Conflict
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -71,6 +73,7 @@ def a_result(
         as_of=NOW,
         until=until,
         teams={NLP: company.nlp.pk, INFERENCE: company.inference.pk},
+        metered_at=NOW,
         now=NOW,
     )
     row.refresh_from_db()
@@ -110,7 +113,7 @@ def test_a_request_is_one_message_while_it_waits() -> None:
 def test_a_day_can_be_asked_for_again_once_it_was_answered() -> None:
     company = a_slurm_company()
     row = a_result(company, ())
-    assert (row.status, row.request_id, row.next_at) == ("green", None, None)
+    assert (row.status, row.request_id, row.green_at) == ("green", None, NOW)
     again = a_request(company)
     assert again.pk == row.pk
     assert again.request_id is not None
@@ -121,7 +124,15 @@ def test_a_day_can_be_asked_for_again_once_it_was_answered() -> None:
 def test_an_answer_to_an_old_request_changes_nothing() -> None:
     company = a_slurm_company()
     row = a_request(company)
-    store_result(an_id(5), green_and_red(), as_of=NOW, until=MIDNIGHT, teams={}, now=NOW)
+    store_result(
+        an_id(5),
+        green_and_red(),
+        as_of=NOW,
+        until=MIDNIGHT,
+        teams={},
+        metered_at=NOW,
+        now=NOW,
+    )
     store_failure(an_id(5), ReconciliationStatus.UNAVAILABLE, "away", now=NOW)
     before = row.request_id
     row.refresh_from_db()
@@ -134,7 +145,43 @@ def test_a_red_day_is_compared_again_until_it_is_a_week_old() -> None:
     row = a_result(company, green_and_red())
     assert (row.status, row.next_at) == ("red", NOW + timedelta(minutes=30))
     old = a_result(company, green_and_red(), day=TODAY - timedelta(days=9), until=MIDNIGHT)
-    assert (old.status, old.next_at) == ("red", None)
+    again_at = datetime(2026, 11, 27, 1, tzinfo=UTC)
+    assert (old.status, old.next_at) == ("red", again_at)
+
+
+@pytest.mark.parametrize(
+    ("age_days", "repeated_after_days"),
+    [(1, 1), (2, 2), (3, 4), (5, 7), (8, 14), (29, 35), (35, 35), (36, None)],
+)
+def test_a_green_day_is_compared_again_for_35_days(
+    age_days: int, repeated_after_days: int | None
+) -> None:
+    """Planted: only the first repetition of each day."""
+    day = TODAY - timedelta(days=age_days)
+    row = a_result(a_slurm_company(), (), day=day)
+    expected = None
+    if repeated_after_days is not None:
+        midnight = datetime.combine(day, time(), UTC) + timedelta(days=1 + repeated_after_days)
+        expected = midnight + timedelta(hours=1)
+    assert (row.status, row.next_at) == ("green", expected)
+
+
+def test_a_day_that_its_account_forgot_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account of 14 days lacks the first runs of a day from 14 days after its begin on.
+
+    Planted: counted from the end of the day."""
+    company = a_slurm_company()
+    change_kind(monkeypatch, "slurm", account_days=14)
+    day = TODAY - timedelta(days=14)
+    with pytest.raises(Conflict, match="forgets a run 14 days after its end"):
+        a_request(company, day)
+    row = a_result(company, (), day=day + timedelta(days=1))
+    assert (row.status, row.next_at) == ("green", None)
+    # Its next repetition would be 14 days after its end.
+    early = a_result(company, (), day=day + timedelta(days=3))
+    assert (early.status, early.next_at) == ("green", None)
+    young = a_result(company, (), day=YESTERDAY)
+    assert young.next_at == datetime(2026, 11, 22, 1, tzinfo=UTC)
 
 
 def test_a_day_that_is_not_over_is_compared_again_when_it_is() -> None:
@@ -184,7 +231,9 @@ def test_days_are_planned_when_they_are_settled() -> None:
     assert Message.objects.filter(kind="reconcile_day").count() == 2
 
 
-def test_at_most_a_week_is_planned_and_nothing_where_there_is_no_account() -> None:
+def test_at_most_a_week_is_planned_and_nothing_where_there_is_no_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     company = a_slurm_company()
     assert plan_days(company.cluster, now=NOW) == 0
     CapacitySegment.objects.create(
@@ -193,9 +242,9 @@ def test_at_most_a_week_is_planned_and_nothing_where_there_is_no_account() -> No
         capacity_mgpu=1,
         start=NOW - timedelta(days=100),
     )
-    company.cluster.kind = "local"
-    assert plan_days(company.cluster, now=NOW) == 0
-    company.cluster.kind = "slurm"
+    with monkeypatch.context() as patched:
+        change_kind(patched, "slurm", open_account=None)
+        assert plan_days(company.cluster, now=NOW) == 0
     assert plan_days(company.cluster, now=NOW) == 7
 
 
@@ -387,10 +436,14 @@ def test_days_that_nobody_can_compare_are_refused(cluster: str, days_ago: int, s
     assert Reconciliation.objects.count() == (status == 202)
 
 
-@pytest.mark.parametrize("change", [{"kind": "local"}, {"is_enabled": False}])
-def test_a_cluster_that_nobody_asks_is_refused(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize("change", [{"open_account": None}, {}])
+def test_a_cluster_that_nobody_asks_is_refused(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Without an account in its kind, or while it is disabled."""
     company = a_slurm_company()
-    Cluster.objects.filter(pk=company.cluster.pk).update(**change)
+    change_kind(monkeypatch, "slurm", **change)
+    Cluster.objects.filter(pk=company.cluster.pk).update(is_enabled=bool(change))
     body = {"cluster": "alpha", "day": SystemClock().now().date().isoformat()}
     answer = caller_of(company, Role.FINANCE).send("POST", "reconciliations", body)
     assert answer.status_code == 409
@@ -476,3 +529,13 @@ def test_an_acknowledgement_without_a_reason_is_refused_by_the_database() -> Non
     row = a_result(a_slurm_company(), green_and_red())
     with pytest.raises(IntegrityError, match="acknowledgement_has_its_reason"), atomic():
         Reconciliation.objects.filter(pk=row.pk).update(acknowledged_at=NOW)
+
+
+def test_the_days_of_a_month_are_listed() -> None:
+    """Planted: the end included."""
+    company = a_slurm_company()
+    for day in (17, 18, 19, 20):
+        a_result(company, (), day=date(2026, 11, day))
+    root = by_token(an_actor(None, Role.PLATFORM_ADMIN, "root2").user)
+    found = root.get("reconciliations?start=2026-11-18&end=2026-11-20").json()["items"]
+    assert [item["day"] for item in found] == ["2026-11-19", "2026-11-18"]

@@ -366,10 +366,10 @@ DIFFERENCES = [
 ACCOUNT = {"account": "physics", "pool": "h100", "device": "gpu", "cut_count": 0}
 
 
-def test_report_reconciliation(server: Server) -> None:
+def test_reconciliation(server: Server) -> None:
     running = {**DAY, "day": "2026-11-21", "status": "green", "is_complete": False}
     server.routes["GET reconciliations"] = {"items": [running, DAY], "next": None}
-    ran = server.run("report", "reconciliation", "--cluster", "alpha")
+    ran = server.run("reconciliation", "--cluster", "alpha")
     assert server.sent == ["GET reconciliations?cluster=alpha&limit=31"]
     assert ran.out.splitlines() == [
         "DAY         CLUSTER  STATUS        METER  CLUSTER'S  DIFFERENCE  RUNS",
@@ -377,14 +377,14 @@ def test_report_reconciliation(server: Server) -> None:
         "2026-11-20  alpha    red           2.000      1.000      -1.000     2",
     ]
     assert ran.err == "GPU-hours. A positive difference means more use in the cluster's accounts.\n"
-    assert json.loads(server.run("report", "reconciliation", "-o", "json").out) == [running, DAY]
+    assert json.loads(server.run("reconciliation", "-o", "json").out) == [running, DAY]
 
 
 def test_a_red_day_is_acknowledged(server: Server) -> None:
     server.routes["GET reconciliations"] = {"items": [DAY], "next": None}
     told = {**DAY, "acknowledgement": {"at": "t", "by": "fin", "reason": "known"}}
     server.routes["POST reconciliations/d1/acknowledgement"] = told
-    words = ("report", "reconciliation", "--cluster", "alpha", "--acknowledge", "known")
+    words = ("reconciliation", "--cluster", "alpha", "--acknowledge", "known")
     assert "Which day? With --acknowledge, give" in server.run(*words).err
     ran = server.run(*words, "--day", "2026-11-20")
     assert ran.out.splitlines() == [
@@ -399,20 +399,20 @@ def test_a_day_with_cores_is_compared_in_both(server: Server) -> None:
     of_cores = {"device": "cpu", "metered_mgpu_s": 3_600_000, "accounted_mgpu_s": 0}
     day = {**DAY, "by_device": [*DAY["by_device"], of_cores]}  # type: ignore[misc]
     server.routes["GET reconciliations"] = {"items": [day], "next": None}
-    assert server.run("report", "reconciliation").out.splitlines()[1:] == [
+    assert server.run("reconciliation").out.splitlines()[1:] == [
         "2026-11-20  alpha    red     2.000             1.000             -1.000                2",
         "2026-11-20  alpha    red     1.000 core-hours  0.000 core-hours  -1.000 core-hours     2",
     ]
 
 
-def test_report_reconciliation_with_differences(server: Server) -> None:
+def test_reconciliation_with_differences(server: Server) -> None:
     server.routes["GET reconciliations"] = {"items": [DAY], "next": None}
     accounts = [
         {**ACCOUNT, "team": "ai-company/research/nlp", "differences": DIFFERENCES[:1]},
         {**ACCOUNT, "team": None, "differences": DIFFERENCES[1:], "cut_count": 3},
     ]
     server.routes["GET reconciliations/d1"] = {**DAY, "accounts": accounts}
-    ran = server.run("report", "reconciliation", "--differences", "--day", "2026-11-20")
+    ran = server.run("reconciliation", "--differences", "--day", "2026-11-20")
     assert server.sent == [
         "GET reconciliations?day=2026-11-20&limit=31",
         "GET reconciliations/d1",
@@ -424,14 +424,14 @@ def test_report_reconciliation_with_differences(server: Server) -> None:
     ]
     assert ran.err == "3 smaller differences are not listed. The sums include them.\n"
     server.routes["GET reconciliations/d1"] = {**DAY, "accounts": []}
-    ran = server.run("report", "reconciliation", "--differences")
+    ran = server.run("reconciliation", "--differences")
     assert (ran.out, ran.err) == ("", "No differences.\n")
 
 
-def test_report_reconciliation_can_be_asked_for(server: Server) -> None:
+def test_reconciliation_can_be_asked_for(server: Server) -> None:
     server.routes["POST reconciliations"] = httpx.Response(202, json=DAY)
     server.routes["GET reconciliations"] = {"items": [], "next": None}
-    words = ("report", "reconciliation", "--run", "--cluster", "alpha", "--day", "2026-11-20")
+    words = ("reconciliation", "--run", "--cluster", "alpha", "--day", "2026-11-20")
     ran = server.run(*words)
     assert server.sent[0] == "POST reconciliations"
     assert json.loads(server.requests[0].content) == {"cluster": "alpha", "day": "2026-11-20"}
@@ -439,7 +439,7 @@ def test_report_reconciliation_can_be_asked_for(server: Server) -> None:
         "2026-11-20 of alpha will be compared soon. Look again in a minute.",
         "No days were compared yet.",
     ]
-    ran = server.run("report", "reconciliation", "--run", "--cluster", "alpha")
+    ran = server.run("reconciliation", "--run", "--cluster", "alpha")
     assert ran.exit_code != 0
     assert "Which day?" in ran.err
 
@@ -484,3 +484,29 @@ def test_duration(seconds: int, text: str) -> None:
 def test_plain_text_has_no_controls() -> None:
     assert plain("a\x1b[31mb\u202ec\nd\te\x9b") == "a[31mbc\nd\te"
     assert plain(None) == "-"
+
+
+def test_a_month_of_reconciled_days_is_a_calendar(server: Server) -> None:
+    """Planted: acknowledged days as red ones; a February of 31 days."""
+    told = {"at": "2026-02-21T09:00:00Z", "by": "ai-company/fiona", "reason": "known"}
+    server.routes["GET reconciliations"] = {
+        "items": [
+            {**DAY, "day": "2026-02-28", "status": "red", "acknowledgement": told},
+            {**DAY, "day": "2026-02-03", "status": "unavailable", "cluster": "beta"},
+            {**DAY, "day": "2026-02-02", "status": "pending"},
+            {**DAY, "day": "2026-02-01", "status": "red"},
+        ],
+        "next": None,
+    }
+    lines = server.run("reconciliation", "--month", "2026-02").out.splitlines()
+    assert server.sent == ["GET reconciliations?start=2026-02-01&end=2026-03-01&limit=500"]
+    assert lines == [
+        "CLUSTER  DAYS 1 TO 28, IN FIVES",
+        "alpha    X~... ..... ..... ..... ..... ..a",
+        "beta     ..?.. ..... ..... ..... ..... ...",
+    ]
+    ran = server.run("reconciliation", "--month", "2026-13")
+    assert ran.exit_code == 2
+    assert "Write the month as 2026-11." in ran.err
+    ran = server.run("reconciliation", "--month", "2026-02", "--differences")
+    assert ran.exit_code == 2

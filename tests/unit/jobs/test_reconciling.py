@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
+from uuid_utils.compat import uuid7
 
-from billing.models import ReconciledAccount, Reconciliation, ReconciliationStatus
+from billing.metering import Observed, record_observed
+from billing.models import (
+    MeteredAttempt,
+    ReconciledAccount,
+    Reconciliation,
+    ReconciliationStatus,
+    UsageSegment,
+)
 from billing.reconciliations import request_day
-from builders.billing_builders import DAY, a_metered_attempt, at
+from builders.billing_builders import DAY, LATER, a_metered_attempt, at
 from builders.clocks import ClockAt
 from builders.connector_builders import change_kind
 from builders.loop_builders import Fenced
-from builders.portal_builders import a_company, a_department, a_team, an_actor
+from builders.portal_builders import a_company, a_department, a_team, a_user, an_actor
 from clusters.models import Cluster
 from connectors.accounts import AccountedRun, AccountedRuns
+from connectors.local import publishing
+from connectors.registry import kind_named
 from connectors.slurm.naming import account_name
 from jobs.actions.moving import move
 from jobs.execution.reconciling import reconcile_day
+from jobs.execution.retention import LOGS_KEPT_FOR
 from outbox.models import Message
-from quotas.models import Quota
+from quotas.models import ClusterUser, Quota
 from tenants.models import FormerPlace
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
 
 NOW = DAY + timedelta(days=1, hours=14)
+#: After the last event of the meter was recorded.
+AFTER = LATER + timedelta(hours=1)
 
 
 class AnAccount:
@@ -42,17 +56,19 @@ class AnAccount:
 
 
 def a_compared_day(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, account: AnAccount
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, account: AnAccount, now: datetime = NOW
 ) -> Reconciliation:
     change_kind(monkeypatch, "slurm", open_account=lambda connector: account)
     Cluster.objects.filter(pk=cluster.pk).update(kind="slurm")
     row = request_day(
-        *(cluster.name, DAY.date()), actor=an_actor(None, Role.PLATFORM_ADMIN, "root"), now=NOW
+        *(cluster.name, DAY.date()),
+        actor=an_actor(None, Role.PLATFORM_ADMIN, f"root-{uuid7()}"),
+        now=now,
     )
     reconcile_day(
         Message.objects.get(subject=row.request_id),
         Fenced("observer"),  # type: ignore[arg-type]
-        lambda: NOW,
+        lambda: now,
         lambda cluster: None,  # type: ignore[arg-type, return-value]
     )
     row.refresh_from_db()
@@ -146,3 +162,83 @@ def test_two_teams_with_one_account_stop_no_comparison(monkeypatch: pytest.Monke
     assert list(ReconciledAccount.objects.values_list("account", "metered_mgpu_s")) == [
         ("shared", 2 * 28_800_000)
     ]
+
+
+def a_run_of(attempt: MeteredAttempt, start: int = 0, end: int = 600) -> AccountedRun:
+    """The account's record of an attempt of nlp, in seconds of the day."""
+    return AccountedRun(
+        native_id=str(attempt.pk),
+        submitted_at=int(at(start).timestamp()),
+        key=f"tg-{attempt.pk}",
+        name="train",
+        user="bob",
+        account="ai-company_research_nlp",
+        pool="h100",
+        mgpu=8_000,
+        started_at=int(at(start).timestamp()),
+        ended_at=int(at(end).timestamp()),
+        state="COMPLETED",
+    )
+
+
+def causes_of(row: Reconciliation) -> list[str]:
+    """The causes of all differences of the day, by account."""
+    return [
+        difference["cause"]
+        for account in row.accounts.order_by("account")
+        for difference in account.differences
+    ]
+
+
+def test_a_green_day_whose_account_was_changed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An administrator shortened a record and deleted another, and one of ours appeared. The user
+    of a native run was mapped meanwhile.
+
+    Planted: every difference of a day that was green; the agreement forgotten once it was red;
+    natives that were listed before counted as changed."""
+    company = a_company()
+    attempts = [a_metered_attempt(company.nlp, start, start + 600) for start in (0, 1_200)]
+    runs = [a_run_of(attempts[0]), a_run_of(attempts[1], 1_200, 1_800)]
+    native = replace(runs[0], native_id="77", key=None, user="eve")
+    row = a_compared_day(monkeypatch, company.cluster, AnAccount(*runs, native), AFTER)
+    assert (row.status, row.green_at, causes_of(row)) == ("green", AFTER, ["native_unmapped"])
+    known = a_user(company.organization, "eve")
+    ClusterUser.objects.create(cluster=company.cluster, user=known, name="eve")
+    strange = replace(runs[0], native_id="78", key="tg-00000000-0000-0000-0000-000000000001")
+    for _ in range(2):
+        row = a_compared_day(
+            monkeypatch,
+            company.cluster,
+            AnAccount(replace(runs[0], ended_at=int(at(595).timestamp())), strange, native),
+            AFTER + timedelta(days=1),
+        )
+        assert (row.status, row.green_at) == ("red", AFTER)
+        assert sorted(causes_of(row)) == [*["account_changed"] * 3, "native_unmapped"]
+
+
+def test_a_change_of_the_meter_is_no_change_of_the_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One attempt has a later meter event, and the segments of another were changed by hand.
+
+    Planted: without the events; without the fold."""
+    company = a_company()
+    attempts = [a_metered_attempt(company.nlp, start, start + 600) for start in (0, 1_200)]
+    runs = [a_run_of(attempts[0]), a_run_of(attempts[1], 1_200, 1_800)]
+    row = a_compared_day(monkeypatch, company.cluster, AnAccount(*runs), AFTER)
+    assert row.status == "green"
+    record_observed(
+        [Observed(attempts[0].pk, "sized", at(300), mgpu=4_000)], AFTER + timedelta(seconds=1)
+    )
+    UsageSegment.objects.filter(attempt=attempts[1]).update(end=at(1_700))
+    row = a_compared_day(monkeypatch, company.cluster, AnAccount(*runs), AFTER)
+    assert causes_of(row) == ["gpus_differ", "end_differs"]
+
+
+def test_a_cluster_has_its_runs_as_long_as_its_kind_says() -> None:
+    """Attempts are forgotten on their cluster after 14 days. On this machine marks remain."""
+    kept_days = LOGS_KEPT_FOR.days
+    assert kind_named("kubernetes").account_days == kept_days
+    marks_days = publishing._FORGOTTEN_KEPT_S // 86_400
+    assert 35 < (kind_named("local").account_days or 0) <= kept_days + marks_days
+    assert kind_named("slurm").account_days is None

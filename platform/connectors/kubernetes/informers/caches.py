@@ -146,6 +146,19 @@ class Caches:
             gone_objects=gone_objects,
         )
 
+    def listed(self, observed_at: int) -> KubeState:
+        """Return one complete state that is listed anew, with nothing from the watches.
+
+        Raises ClusterUnavailable.
+        """
+        return KubeState(
+            objects=tuple(one for each in self._objects.values() for one in each.listed()),
+            workloads=self._workloads.listed(),
+            pods=self._pods.listed(),
+            nodes=self._nodes.listed(),
+            observed_at=observed_at,
+        )
+
     def nodes(self) -> Sequence[Json]:
         """Return all nodes, by request while nothing is watched yet. Raises ClusterUnavailable."""
         return self._nodes.snapshot() if self._is_started else self._api.list(NODES).items

@@ -114,6 +114,17 @@ class Reflector:
         if watch is not None:
             watch.close()
 
+    def listed(self) -> tuple[Json, ...]:
+        """Return the objects as the server lists them now. Raises ClusterUnavailable."""
+        try:
+            items = self._api.list(self._path, labels=self._labels).items
+        except NotFound:
+            if self._may_be_missing:
+                return ()
+            raise
+        found = (self._trim(item) for item in items)
+        return tuple(item for item in found if item is not None)
+
     @property
     def is_fresh(self) -> bool:
         """Return whether the known state is complete and current."""

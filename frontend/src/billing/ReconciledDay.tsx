@@ -2,26 +2,20 @@ import { Button, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
-
 import { client, unwrap } from "../api/client";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
-import { Card } from "../ui/Card";
 import { DataTable } from "../ui/DataTable";
-import { Empty, Lines, QueryView } from "../ui/states";
+import { Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
 import { deviceTime, formatCount, formatExact, formatGpuHours, formatGpuSeconds, headOf } from "../ui/units";
 import {
   reconciliationQuery,
-  reconciliationsQuery,
   type Reconciliation as Day,
   type ReconciliationDetail,
   type ReconciliationDifference as Difference,
 } from "./reconciliationQueries";
-
-const COMMAND = "tidegate report reconciliation";
 
 /** What each cause means to whoever has to find out more. */
 const CAUSES: Record<Difference["cause"], string> = {
@@ -36,6 +30,7 @@ const CAUSES: Record<Difference["cause"], string> = {
   pool_differs: "metered in one pool, on account in another",
   second_run: "the cluster ran it once more",
   native_unmapped: "submitted on the cluster by an unknown person; charged to nobody",
+  account_changed: "both agreed, and the cluster's account was changed since",
 };
 
 /** What a day says in a word, and the pill that it has. */
@@ -61,101 +56,16 @@ function told(day: Day, value: (sums: Day["by_device"][number]) => number): stri
   return day.by_device.map((sums) => `${formatGpuHours(value(sums))} ${deviceTime(sums.device, "h")}`).join(" and ");
 }
 
-/** Our meter against the clusters' own accounts, day by day; one day's differences on demand. */
-export function Reconciliation() {
-  const days = useQuery(reconciliationsQuery);
-  const [chosen, setChosen] = useState<string | null>(null);
-  return (
-    <Card label="Checked against the clusters">
-      <h2>Checked against the clusters</h2>
-      <QueryView query={days} loading={<Lines count={3} label="Loading the comparison" />}>
-        {(items) =>
-          items.length === 0 ? (
-            <Empty cli={COMMAND}>
-              No day was compared yet. A cluster that keeps an account of its own, as Slurm does, is
-              compared every night.
-            </Empty>
-          ) : (
-            <>
-              <DayTable days={items} chosen={chosen} onChoose={setChosen} />
-              {chosen !== null && <OneDay key={chosen} id={chosen} />}
-            </>
-          )
-        }
-      </QueryView>
-    </Card>
-  );
-}
-
-function DayTable({
-  days,
-  chosen,
-  onChoose,
-}: {
-  days: readonly Day[];
-  chosen: string | null;
-  onChoose: (id: string | null) => void;
-}) {
-  const clusters = [...new Set(days.map((day) => day.cluster))].sort();
-  const dates = [...new Set(days.map((day) => day.day))].sort().reverse();
-  const found = new Map(days.map((day) => [`${day.day} ${day.cluster}`, day]));
-  return (
-    <DataTable
-      label="Meter and clusters by day"
-      rows={dates.map((date) => ({ date }))}
-      rowKey={({ date }) => date}
-      columns={[
-        { header: "Day (UTC)", isHeading: true, cell: ({ date }) => date },
-        ...clusters.map((cluster) => ({
-          header: cluster,
-          cell: ({ date }: { date: string }) => (
-            <OfCluster day={found.get(`${date} ${cluster}`)} chosen={chosen} onChoose={onChoose} />
-          ),
-        })),
-      ]}
-    />
-  );
-}
-
-/** What one cluster's comparison of a day says; a button that opens it. */
-function OfCluster({
-  day,
-  chosen,
-  onChoose,
-}: {
-  day: Day | undefined;
-  chosen: string | null;
-  onChoose: (id: string | null) => void;
-}) {
-  if (day === undefined) return "–";
-  const { word, tone } = verdictOf(day);
-  return (
-    <>
-      <button
-        type="button"
-        className={`pill ${tone} day-choice`}
-        aria-pressed={chosen === day.id}
-        aria-label={`${day.day} ${day.cluster}: ${word}`}
-        onClick={() => onChoose(chosen === day.id ? null : day.id)}
-      >
-        {word}
-      </button>
-      {day.status === "red" && (
-        <span className="small faint"> {told(day, (sums) => sums.accounted_mgpu_s - sums.metered_mgpu_s)}</span>
-      )}
-    </>
-  );
-}
-
-function OneDay({ id }: { id: string }) {
+/** What the comparison of a day of a cluster found, and what can be done about it. */
+export function ReconciledDay({ id }: { id: string }) {
   const day = useQuery(reconciliationQuery(id));
   return (
     <QueryView query={day} loading={<Lines count={4} label="Loading the differences" />}>
       {(data) => (
         <div role="region" aria-label={`${data.day} of ${data.cluster}`}>
-          <h3>
+          <h2>
             {data.day} · {data.cluster}
-          </h3>
+          </h2>
           <Summary day={data} />
           <Differences day={data} />
         </div>
