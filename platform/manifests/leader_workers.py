@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from manifests.documents import Document, Path
@@ -12,7 +12,7 @@ from manifests.findings import Findings
 from manifests.jobs import PodSet
 from manifests.pod_groups import JOBSET_API, KINDS_MAX, template_path
 from manifests.pods import Claims, PodNeeds, read_template
-from manifests.shapes import AsJobSet, Shape, or_default
+from manifests.shapes import AsJobSet, Shape, check_pod_count, or_default
 
 LEADER_WORKER_SET = "LeaderWorkerSet"
 _OF_GROUPS = "leaderworkerset.sigs.k8s.io"
@@ -28,23 +28,24 @@ _IGNORED: Mapping[tuple[str, ...], str] = {
 }
 
 
-class _Pod(NamedTuple):
-    """A Pod: its group, its place in the group, the field of its template, and its needs."""
+class _Part(NamedTuple):
+    """The leader of a group, or all its workers: the field of their template, and their needs."""
 
     group: int
-    place: int
+    is_leader: bool
+    replicas: int
     template: Field
     needs: PodNeeds
 
     @property
     def name(self) -> str:
-        return f"leader-{self.group}" if self.place == 0 else f"worker-{self.group}-{self.place}"
+        return f"{'leader' if self.is_leader else 'worker'}-{self.group}"
 
 
 def read_leader_workers(
     document: Document, top: Field, claims: Claims, findings: Findings
 ) -> AsJobSet:
-    """Return the JobSet that runs all groups, with a Job for each Pod.
+    """Return the JobSet that runs all groups: a Job for each leader, and one for each worker.
 
     The Pods find the variables that the operator sets: LWS_LEADER_ADDRESS, LWS_GROUP_SIZE and
     LWS_WORKER_INDEX (https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/).
@@ -60,12 +61,13 @@ def read_leader_workers(
         parts.at("volumeClaimTemplates").refuse(
             "are not made for jobs; create the claims with kubectl and name them in the Pods"
         )
-    if groups * size > KINDS_MAX:
-        parts.at("size").refuse(
-            f"makes {groups * size} Pods, and a LeaderWorkerSet here has at most {KINDS_MAX}; "
-            "submit a file for each replica, or write an Indexed Job"
+    check_pod_count(parts.at("size"), groups * size)
+    if (most := KINDS_MAX // min(size, 2)) < groups:
+        spec.at("replicas").refuse(
+            f"must be at most {most}: Kueue takes {KINDS_MAX} kinds of Pods in a job, and a group "
+            f"has {min(size, 2)}; submit the groups in several files"
         )
-        groups, size = 1, min(size, KINDS_MAX)
+        groups = most
     workers, leaders = parts.at("workerTemplate"), parts.at("leaderTemplate")
     if not workers.is_given:
         workers.refuse("is required: the template of the workers")
@@ -77,44 +79,56 @@ def read_leader_workers(
                 "keeps the Pods of a replica together, and a JobSet keeps no replicas; leave it "
                 "out, so that all Pods of the job share the topology"
             )
-    pods = [
-        _Pod(group, index, template, needs[template.path])
+    made_of = [
+        _Part(group, is_leader, count, template, needs[template.path])
         for group in range(groups)
-        for index in range(size)
-        for template in (leaders if index == 0 else workers,)
+        for is_leader, count, template in ((True, 1, leaders), (False, size - 1, workers))
+        if count
     ]
-    made = _jobset(document, pods, size)
+    made = _jobset(document, made_of, size)
     field = Field(made, findings, f"{LEADER_WORKER_SET} run as a JobSet", (), made.value)
     top.note(
-        f"{len(pods)} Pods are one job, run as a JobSet until they end, its time limit ends, or "
-        "somebody cancels it"
+        f"{groups * size} Pods are one job, run as a JobSet until they end, its time limit ends, "
+        "or somebody cancels it"
     )
-    return AsJobSet(made, field, Shape(tuple(_pod_sets(pods))))
+    return AsJobSet(made, field, Shape(tuple(_pod_sets(made_of))))
 
 
-def _pod_sets(pods: list[_Pod]) -> list[PodSet]:
-    return [
-        PodSet(pod.name, pod.needs, 1, 1, template_path(rank), ranks_from=rank)
-        for rank, pod in enumerate(pods)
-    ]
+def _pod_sets(parts: Sequence[_Part]) -> list[PodSet]:
+    found = []
+    rank = 0
+    for number, part in enumerate(parts):
+        count, path = part.replicas, template_path(number)
+        found.append(
+            PodSet(part.name, part.needs, count, count, path, copies=count, ranks_from=rank)
+        )
+        rank += count
+    return found
 
 
-def _jobset(document: Document, pods: list[_Pod], size: int) -> Document:
+def _jobset(document: Document, parts: Sequence[_Part], size: int) -> Document:
     """Return the JobSet as a document whose lines are those of the templates."""
     lines: dict[Path, int] = {(): document.line_of(())}
     jobs = []
-    for number, pod in enumerate(pods):
-        length = len(pod.template.path)
+    for number, part in enumerate(parts):
+        length = len(part.template.path)
         for own, line in document.lines.items():
-            if own[:length] == pod.template.path:
+            if own[:length] == part.template.path:
                 lines[(*template_path(number), *own[length:])] = line
         spec = {
             "backoffLimit": 0,
             "parallelism": 1,
             "completions": 1,
-            "template": _template(pod, size),
+            "template": _template(part, size),
         }
-        jobs.append({"name": pod.name, "template": {"spec": spec}})
+        jobs.append(
+            {
+                "name": part.name,
+                "groupName": f"group-{part.group}",
+                "replicas": part.replicas,
+                "template": {"spec": spec},
+            }
+        )
     given = document.value.get("metadata")
     name = given.get("name") if isinstance(given, dict) else None
     value = {
@@ -126,9 +140,12 @@ def _jobset(document: Document, pods: list[_Pod], size: int) -> Document:
     return Document(document.number, value, lines)
 
 
-def _template(pod: _Pod, size: int) -> dict[str, Any]:
-    """Return the template of the Pod, with the variables and labels that the operator sets."""
-    found = copy.deepcopy(pod.template.value)
+def _template(part: _Part, size: int) -> dict[str, Any]:
+    """Return the template of the Pods, with the variables and labels that the operator sets.
+
+    The number of a Job within its group is the index of its Pod: 0 is the leader.
+    """
+    found = copy.deepcopy(part.template.value)
     template: dict[str, Any] = found if isinstance(found, dict) else {}
     spec = template.get("spec")
     if not isinstance(spec, dict):
@@ -137,18 +154,16 @@ def _template(pod: _Pod, size: int) -> dict[str, Any]:
         spec["restartPolicy"] = "Never"
     metadata = template.setdefault("metadata", {})
     if isinstance(metadata, dict) and isinstance(metadata.setdefault("labels", {}), dict):
-        metadata["labels"] |= {
-            f"{_OF_GROUPS}/group-index": str(pod.group),
-            f"{_OF_GROUPS}/worker-index": str(pod.place),
-        }
+        metadata["labels"] |= {f"{_OF_GROUPS}/group-index": str(part.group)}
+        if part.is_leader:
+            metadata["labels"] |= {f"{_OF_GROUPS}/worker-index": "0"}
     # JobSet names its Pods JOBSET-JOB-0-0, below a subdomain that has its own name.
     jobset = f"$({_JOBSET_NAME})"
-    label = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}}
     variables: list[dict[str, Any]] = [
-        {"name": _JOBSET_NAME, "valueFrom": label},
-        {"name": "LWS_LEADER_ADDRESS", "value": f"{jobset}-leader-{pod.group}-0-0.{jobset}"},
+        {"name": _JOBSET_NAME, "valueFrom": _label("jobset-name")},
+        {"name": "LWS_LEADER_ADDRESS", "value": f"{jobset}-leader-{part.group}-0-0.{jobset}"},
         {"name": "LWS_GROUP_SIZE", "value": str(size)},
-        {"name": "LWS_WORKER_INDEX", "value": str(pod.place)},
+        {"name": "LWS_WORKER_INDEX", "valueFrom": _label("job-group-index")},
     ]
     own = {one["name"] for one in variables}
     for kind in ("initContainers", "containers"):
@@ -162,3 +177,7 @@ def _template(pod: _Pod, size: int) -> dict[str, Any]:
                 ]
                 container["env"] = [*copy.deepcopy(variables), *rest]
     return template
+
+
+def _label(name: str) -> dict[str, Any]:
+    return {"fieldRef": {"fieldPath": f"metadata.labels['jobset.sigs.k8s.io/{name}']"}}

@@ -35,28 +35,53 @@ def jobs_of(text: str) -> list[dict[str, Any]]:
 
 def variables(job: dict[str, Any]) -> dict[str, str]:
     (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
-    return {one["name"]: one.get("value", "") for one in container["env"]}
+    return {
+        one["name"]: one.get("value") or one["valueFrom"]["fieldRef"]["fieldPath"]
+        for one in container["env"]
+    }
 
 
-def test_each_pod_is_a_job_with_the_variables_of_its_group() -> None:
-    """Planted: the address of the first group's leader for all groups; own values of the file."""
+def test_each_pod_is_a_job_of_its_group_with_the_variables_of_the_group() -> None:
+    """The number of a Job in its group is the index of its Pod, since the leader's comes first.
+
+    Planted: the address of the first group's leader for all groups; own values of the file.
+    """
     jobs = jobs_of(TEXT)
-    assert [job["name"] for job in jobs] == ["leader-0", "worker-0-1", "leader-1", "worker-1-1"]
+    assert [(job["name"], job["groupName"], job["replicas"]) for job in jobs] == [
+        ("leader-0", "group-0", 1),
+        ("worker-0", "group-0", 1),
+        ("leader-1", "group-1", 1),
+        ("worker-1", "group-1", 1),
+    ]
     jobset = "$(LWS_JOBSET_NAME)"
     assert [variables(job)["LWS_LEADER_ADDRESS"] for job in jobs] == [
         f"{jobset}-leader-{group}-0-0.{jobset}" for group in (0, 0, 1, 1)
     ]
-    assert [variables(job)["LWS_WORKER_INDEX"] for job in jobs] == ["0", "1", "0", "1"]
+    assert {variables(job)["LWS_WORKER_INDEX"] for job in jobs} == {
+        "metadata.labels['jobset.sigs.k8s.io/job-group-index']"
+    }
     assert {variables(job)["LWS_GROUP_SIZE"] for job in jobs} == {"2"}
     assert variables(jobs[0])["A"] == "b"
+    marks = [job["template"]["spec"]["template"]["metadata"]["labels"] for job in jobs[2:]]
+    assert marks == [
+        {
+            "leaderworkerset.sigs.k8s.io/group-index": "1",
+            "leaderworkerset.sigs.k8s.io/worker-index": "0",
+        },
+        {"leaderworkerset.sigs.k8s.io/group-index": "1"},
+    ]
 
 
 def test_ranks_are_those_of_the_groups_in_order() -> None:
-    (job,) = read_manifest(TEXT).jobs
-    assert [(one.name, one.ranks_from) for one in job.pod_sets] == [
-        *(("leader-0", 0), ("worker-0-1", 1), ("leader-1", 2), ("worker-1-1", 3)),
+    """Planted: the ranks of the first group for all groups."""
+    (job,) = read_manifest(TEXT.replace("size: 2", "size: 40")).jobs
+    assert [(one.name, one.ranks_from, one.copies) for one in job.pod_sets] == [
+        ("leader-0", 0, 1),
+        ("worker-0", 1, 39),
+        ("leader-1", 40, 1),
+        ("worker-1", 41, 39),
     ]
-    assert (job.ranks, job.nodes) == (4, 2)
+    assert (job.ranks, job.nodes) == (80, 78)
 
 
 def test_what_keeps_a_service_alive_is_told() -> None:
@@ -69,19 +94,26 @@ def test_what_keeps_a_service_alive_is_told() -> None:
 
 
 def test_too_many_pods_and_claims_of_volumes_are_refused_with_their_lines() -> None:
-    text = TEXT.replace("size: 2", "size: 10\n    volumeClaimTemplates: []")
+    """Planted: a Job for each of too many groups."""
+    text = TEXT.replace("size: 2", "size: 3000\n    volumeClaimTemplates: []")
+    text = text.replace("replicas: 2", "replicas: 10")
     refusals = [one for one in read_manifest(text).findings if one.verdict is Verdict.REFUSED]
     assert sorted((one.line, one.detail) for one in refusals) == [
         (
-            8,
-            "makes 20 Pods, and a LeaderWorkerSet here has at most 18; submit a file for each "
-            "replica, or write an Indexed Job",
+            5,
+            "must be at most 9: Kueue takes 18 kinds of Pods in a job, and a group has 2; submit "
+            "the groups in several files",
         ),
+        (8, "have 30,000 Pods, and a job has at most 4,096"),
         (
             9,
             "are not made for jobs; create the claims with kubectl and name them in the Pods",
         ),
     ]
+    assert len(jobs_of(text)) == 18
+    # A leader alone is one kind of Pods.
+    alone = TEXT.replace("replicas: 2", "replicas: 18").replace("size: 2", "size: 1")
+    assert len(jobs_of(alone)) == 18
 
 
 def test_pods_of_a_replica_are_not_kept_together() -> None:
