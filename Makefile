@@ -180,7 +180,7 @@ bench: environment frontend-build ## The figures of speed; TRACE=... QUOTAS=...:
 bench-smoke: environment frontend-build ## The benchmarks with small numbers: that they run
 	@$(BIN)/python tests/performance/smoke.py
 
-recipes: environment ## Run the checkpointing recipes for real (installs some GB once; ONLY=FILE: one)
+recipes: environment frontend-build ## Run the checkpointing recipes for real (installs some GB once; ONLY=FILE: one)
 	$(BIN)/python tests/recipes/run_recipes.py $(ONLY)
 
 lock: environment ## Resolve pyproject.toml into both lock files anew

@@ -33,6 +33,13 @@ def a_lab(tidegate: Tidegate, *folders: str) -> None:
     settle(lambda: POOL in [pool["pool"] for pool in admin.get("/clusters")["items"][0]["pools"]])
 
 
+def take_back(tidegate: Tidegate, deadline_s: float = 90) -> None:
+    """Let the owner of the guarantee have all GPUs of the pool, for a moment."""
+    owner = tidegate.caller("ana@ai-company")
+    taken = owner.submit(OWNER, nodes=NODES, gpus=1, script="exit 0", pool=POOL)
+    owner.until(taken["id"], "succeeded", deadline_s=deadline_s)
+
+
 def _with_parents(team: str) -> list[str]:
     parts = team.split("/")
     return ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]

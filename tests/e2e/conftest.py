@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from builders.installation import START_WITHIN_S, STOP_WITHIN_S, Tidegate
+from builders.submit_page import chromium
 from builders.web_pages import made_up_answers
 from embedded.ports import a_free_port
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @pytest.fixture(scope="module")
@@ -30,15 +27,9 @@ def tidegate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tidegate]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The machine's own Chromium; its absence fails the test and never skips it."""
-    path = os.environ.get("TIDEGATE_CHROMIUM") or next(
-        (found for name in NAMES if (found := shutil.which(name))), None
-    )
-    assert path, "Chromium is missing: run `make chromium`."
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+    """One Chromium for the module."""
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from builders.installation import REPO, Tidegate, settle
-from builders.lab import BORROWER, NODES, OWNER, POOL, a_lab
+from builders.lab import BORROWER, POOL, a_lab, take_back
+from builders.submit_page import drop, signed_in, submitted
 from kube.own_bed import a_kube_bed_beside
 from kube_bed import KubeBed
 
@@ -24,7 +24,6 @@ STEPS = 600
 OWN_FILES = Path(__file__).with_name("own_files")
 SBATCH = OWN_FILES / "gpt.sbatch"
 PYTORCHJOB = OWN_FILES / "pytorch-simple.yaml"
-WITHIN_MS = 30_000
 IVAN = "ivan@ai-company"
 
 
@@ -51,13 +50,6 @@ def with_kubernetes(lab: Tidegate, kubernetes: KubeBed) -> Tidegate:
 
 def losses(log: str) -> list[str]:
     return re.findall(r"step \d+ loss \S+", log)
-
-
-def take_back(tidegate: Tidegate) -> None:
-    """Let the owner of the guarantee have all GPUs of the pool, for a moment."""
-    owner = tidegate.caller("ana@ai-company")
-    taken = owner.submit(OWNER, nodes=NODES, gpus=1, script="exit 0", pool=POOL)
-    owner.until(taken["id"], "succeeded")
 
 
 def test_a_recipe_goes_on_at_the_step_that_it_saved(lab: Tidegate, tmp_path: Path) -> None:
@@ -98,45 +90,6 @@ def test_a_recipe_goes_on_at_the_step_that_it_saved(lab: Tidegate, tmp_path: Pat
     (attempt, _) = borrower.get(f"/jobs/{job}/attempts")["items"]
     assert attempt["checkpoint_at"] >= attempt["notice_at"]
     assert attempt["exit_codes"] == {"0": 143}
-
-
-def drop(page: Page, file: Path) -> None:
-    """Drop a file on the field for scripts, as from the desktop."""
-    dropped = page.evaluate_handle(
-        """([name, text]) => {
-            const dropped = new DataTransfer();
-            dropped.items.add(new File([text], name));
-            return dropped;
-        }""",
-        [file.name, file.read_text()],
-    )
-    field = page.get_by_role("textbox", name="sbatch script or manifest")
-    field.dispatch_event("drop", {"dataTransfer": dropped})
-
-
-@contextmanager
-def signed_in(tidegate: Tidegate, browser: Browser, login: str) -> Iterator[Page]:
-    """A page of the person, on which no script may fail."""
-    page = browser.new_page(viewport={"width": 1440, "height": 900})
-    page.set_default_timeout(WITHIN_MS)
-    expect.set_options(timeout=WITHIN_MS)
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(f"{tidegate.address}/")
-    page.get_by_label("Login").fill(login)
-    page.get_by_role("textbox", name="Password").fill(tidegate.personas[login].password)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
-    yield page
-    page.close()
-    assert errors == []
-
-
-def submitted(page: Page, name: str) -> str:
-    """Submit what the page shows, and return the id of the job."""
-    page.get_by_role("button", name="Submit", exact=True).click()
-    expect(page.get_by_role("heading", name=name)).to_be_visible()
-    return page.url.rpartition("/")[2].partition("?")[0]
 
 
 @pytest.mark.browser

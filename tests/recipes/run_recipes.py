@@ -3,9 +3,9 @@
     .venv/bin/python tests/recipes/run_recipes.py [FILE ...]
 
 Installs the libraries into a virtual environment of their own (some GB), and starts Tidegate. Each
-recipe is submitted with the page's own command. The owner of the guarantee takes its GPUs
-back. The recipe has to save, to be queued again and to go on at that step. The losses that it
-prints must be those of a run that nobody preempted.
+recipe is submitted with the page's own command; `ddp.sbatch` is dropped on the page in a browser.
+The owner of the guarantee takes its GPUs back. The recipe has to save, to be queued again and to
+go on at that step. The losses that it prints must be those of a run that nobody preempted.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from builders.installation import (  # noqa: E402
     Caller,
     Tidegate,
 )
-from builders.lab import BORROWER, NODES, OWNER, POOL, a_lab  # noqa: E402
+from builders.lab import BORROWER, POOL, a_lab, take_back  # noqa: E402
 from embedded.ports import a_free_port  # noqa: E402
+from recipes.browser_story import FILE, try_in_browser  # noqa: E402
 
 PAGE = REPO / "docs/guide/checkpointing.md"
 RECIPES = REPO / "docs/guide/recipes"
@@ -44,9 +45,10 @@ _WITHIN_S = 900
 def main() -> None:
     """Run the recipes that are named, or all of them. Exits with 1 if one fails."""
     commands = commands_of(PAGE.read_text())
-    names = sys.argv[1:] or list(commands)
-    if unknown := set(names) - commands.keys():
-        sys.exit(f"No such recipe: {', '.join(sorted(unknown))}; there are {', '.join(commands)}.")
+    known = [*commands, FILE.name]
+    names = sys.argv[1:] or known
+    if unknown := set(names) - set(known):
+        sys.exit(f"No such recipe: {', '.join(sorted(unknown))}; there are {', '.join(known)}.")
     install()
     with tempfile.TemporaryDirectory(prefix="tidegate-recipes-") as folder:
         place = Path(folder)
@@ -62,7 +64,15 @@ def main() -> None:
         try:
             tidegate.embedded("up", "--detach", timeout_s=START_WITHIN_S)
             a_lab(tidegate, str(shared), str(ENVIRONMENT))
-            failed = [name for name in names if not try_recipe(tidegate, commands, name, shared)]
+            failed = [
+                name
+                for name in names
+                if not (
+                    try_in_browser(tidegate, ENVIRONMENT, shared, _WITHIN_S)
+                    if name == FILE.name
+                    else try_recipe(tidegate, commands, name, shared)
+                )
+            ]
         finally:
             tidegate.hang_up()
             tidegate.embedded("reset", "--yes", timeout_s=STOP_WITHIN_S)
@@ -107,9 +117,7 @@ def try_recipe(tidegate: Tidegate, commands: dict[str, list[str]], name: str, sh
     try:
         preempted = submit(tidegate, commands[name], shared, "preempted")
         eventually(lambda: losses(borrower, preempted, 1), deadline_s=_WITHIN_S)
-        owner = tidegate.caller("ana@ai-company")
-        taken = owner.submit(OWNER, nodes=NODES, gpus=1, script="exit 0", pool=POOL)
-        owner.until(taken["id"], "succeeded", deadline_s=_WITHIN_S)
+        take_back(tidegate, deadline_s=_WITHIN_S)
         borrower.until(preempted, "succeeded", deadline_s=_WITHIN_S)
         undisturbed = submit(tidegate, commands[name], shared, "undisturbed")
         borrower.until(undisturbed, "succeeded", deadline_s=_WITHIN_S)
