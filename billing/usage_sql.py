@@ -41,7 +41,7 @@ _SECONDS_IN_PERIOD = """
 
 _ASKED = "a.team_id = ANY(%(teams)s) AND a.pool_id = ANY(%(pools)s)"
 
-_ACCOUNTS = f"""
+ACCOUNTS = f"""
 accounts AS MATERIALIZED (
     SELECT t.id AS team_id, p.id AS pool_id, n.organization_id,
            (t.number * {POOLS_MAX} + p.number)::integer AS account
@@ -71,7 +71,7 @@ _SECONDS_AT_PLACE = """
 """
 
 
-def _rated(condition: str = "") -> str:
+def rated(condition: str = "") -> str:
     """Return CTEs up to `rated`: the period's usage and cost per attempt, class and rate line.
 
     They are grouped by the team's place at the time of use. Cost depends on cumulative usage, so
@@ -185,7 +185,7 @@ rated AS (
 #   while they were elsewhere (`other_teams`, from `other_since` until `other_until`); the part of
 #   that used by other organizations than `organizations`.
 REPORT = f"""
-WITH {_ACCOUNTS}, {_rated()},
+WITH {ACCOUNTS}, {rated()},
 amounts AS (
     SELECT account,
            SUM(mgpu_s) FILTER (WHERE class = 1) AS guaranteed_mgpu_s,
@@ -301,7 +301,7 @@ WHERE p.id = ANY(%(capacity_pools)s)
 #: `after_account`) of `classes` (1 guaranteed, 2 borrowed), at most `limit`. Only these are priced.
 #: A job that ran in several accounts is listed once for each.
 JOBS = f"""
-WITH {_ACCOUNTS},
+WITH {ACCOUNTS},
 used AS (
     SELECT a.job_id, p.account, SUM(s.guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
            SUM(s.borrowed_mgpu * seconds) AS borrowed_mgpu_s
@@ -329,7 +329,7 @@ page AS MATERIALIZED (
     ORDER BY c.mgpu_s DESC, u.job_id, c.class, u.account
     LIMIT %(limit)s
 ),
-{_rated("AND a.job_id IN (SELECT job_id FROM page)")}
+{rated("AND a.job_id IN (SELECT job_id FROM page)")}
 SELECT p.job_id, m.job_name, m.username, p.account, p.class, SUM(r.mgpu_s), SUM(r.cost_nano),
        (SELECT COUNT(DISTINCT o.attempt_id) FROM overlapping o
         WHERE o.job_id = p.job_id AND o.account = p.account
@@ -349,7 +349,7 @@ ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
 #: account, job and attempt. Use without a price has no line. The gaps of an account's prices are
 #: one row.
 CHARGES = f"""
-WITH {_ACCOUNTS}, {_rated()}
+WITH {ACCOUNTS}, {rated()}
 SELECT r.account, r.class, a.id::text, a.job_id::text, a.job_name, a.number, u.id::text,
        u.username, c.name, a.priority_class, a.multiplier_ppm, r.line_id::text, r.price_nano,
        SUM(r.mgpu_s)::bigint, SUM(r.cost_nano)::bigint

@@ -12,5 +12,6 @@ class JobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the OpenAPI description of how attempts authenticate."""
+        """Register how attempts authenticate (OpenAPI), and how budgets read running attempts."""
         import_module("jobs.api.openapi")
+        import_module("jobs.queue.budget_stops").register()

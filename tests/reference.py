@@ -91,6 +91,11 @@ REASONS = {
         "Wait, or cancel the other job.",
     ),
     "begin_time": ("The begin time of the job is in the future.", "Wait until then."),
+    "budget_exhausted": (
+        "A budget of the user, the team or a node above it has too little left for the job, or "
+        "stops borrowing.",
+        "Give a shorter time limit, ask for fewer GPUs, or ask for a larger budget.",
+    ),
     "team_archived": (
         "The team is archived.",
         "Ask an administrator to restore the team, or cancel the job.",
@@ -174,6 +179,12 @@ _WITHHELD: dict[str, dict[str, int]] = {
     "array_limit_reached": {"tasks_at_once_max": 8, "tasks_active": 8, "tasks_first": 0},
     "singleton": {},
     "begin_time": {"begin_at": 1_800_000_000},
+    "budget_exhausted": {
+        "budget_limit_mgpu_s": 1_000 * 3_600 * GPU,
+        "budget_left_mgpu_s": 20 * 3_600 * GPU,
+        "job_may_use_mgpu_s": 64 * 3_600 * GPU,
+        "room_at": 1_801_440_000,
+    },
     "team_archived": {},
     "user_deactivated": {},
     "cluster_archived": {},
@@ -198,10 +209,12 @@ def labels() -> dict[str, str]:
 
 def _example(code: str) -> str:
     """The sentence of one made-up case, by the functions that write the real ones."""
-    from jobs.queue.withholding import Withheld, withheld_sentence
+    from jobs.queue.withholding import BUDGET_EXHAUSTED, BudgetSubject, Withheld, withheld_sentence
 
     if code in _WITHHELD:
-        return withheld_sentence(Withheld("job", code, _WITHHELD[code]))
+        subject = BudgetSubject("training", _DEPARTMENT, "gpu_hours", None)
+        budget = subject if code == BUDGET_EXHAUSTED else None
+        return withheld_sentence(Withheld("job", code, _WITHHELD[code], budget))
     if code not in set(Code):
         return ""
     job = a_queued("job", "team", gpus=8, nodes=2)

@@ -23,6 +23,7 @@ from jobs.queue import reason_documents
 from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
+    BUDGET_EXHAUSTED,
     CLUSTER_ARCHIVED,
     DEPENDENCY,
     POOL_ARCHIVED,
@@ -42,6 +43,7 @@ EXPLANATION_CODES = [
     SINGLETON,
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
+    BUDGET_EXHAUSTED,
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
     CLUSTER_ARCHIVED,

@@ -109,7 +109,7 @@ class Cycles:
             for organization_id in sorted(record_use(plan.use, as_of=now)):
                 publish("quotas", organization_id=organization_id)
             changed = _Changed()
-            for job_id, organization_id in store_reasons(news, read.queued, now):
+            for job_id, organization_id in store_reasons(news, read.queued, read.stops, now):
                 changed.add(job_id, organization_id)
             changed.publish()
             carry_on(now)

@@ -88,6 +88,7 @@ class Remembered:
         self._number = known.reading
         self.policy = known.around.policy
         self.withheld = known.around.withheld
+        self.stops = known.around.stops
 
     @cached_property
     def snapshot(self) -> Snapshot:
@@ -301,9 +302,10 @@ def _bring_up_to_date(
     known: _Known, around: Surroundings, changed: Collection[str], now: datetime
 ) -> None:
     core, before = known.core, known.around
-    if (around.tree, around.pool_weights) != (before.tree, before.pool_weights):
+    if _told_of_tree(around) != _told_of_tree(before):
         tree = around.tree
-        core.set_tree(tree.nodes, tree.quotas, tree.priority_classes, around.pool_weights)
+        quotas = around.stops.limit(tree.quotas)
+        core.set_tree(tree.nodes, quotas, tree.priority_classes, around.pool_weights)
     devices = around.fleet.devices
     if (devices, around.clusters) != (before.fleet.devices, before.clusters):
         core.set_devices(devices, around.clusters)
@@ -313,6 +315,11 @@ def _bring_up_to_date(
     known.around = around._replace(usable=before.usable)
     _update_jobs(known, changed)
     core.set_balances(balances_around(around, known.attempts(), now))
+
+
+def _told_of_tree(around: Surroundings) -> tuple[object, ...]:
+    """Return what the arbiter was told of the tree, its quotas and its pools."""
+    return around.tree, around.pool_weights, around.stops.unborrowing.keys()
 
 
 def _update_jobs(known: _Known, changed: Collection[str]) -> None:

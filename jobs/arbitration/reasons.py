@@ -8,13 +8,20 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from arbiter.api.plan import Obstacle, Plan, Waiting
+from arbiter.api.plan import Code, Obstacle, Plan, Waiting
 from arbiter.api.snapshot import QueuedJob
 from arbiter.explain.sentences import sentence
+from budgets.stopping import EnforcedBudget
 from jobs.arbitration.snapshots import display_names
+from jobs.queue.budget_stops import BudgetStops, budget_numbers, subject_of
 from jobs.queue.reason_documents import iso, stored_reason
 from jobs.queue.reason_lines import write_reasons
-from jobs.queue.withholding import Withheld, withheld_sentence
+from jobs.queue.withholding import (
+    BUDGET_EXHAUSTED,
+    Withheld,
+    borrowing_sentence,
+    withheld_sentence,
+)
 from primitives.clock import from_epoch
 
 #: The most explanations rewritten in one cycle: with a new cause, and with new numbers only. One
@@ -76,11 +83,12 @@ class Reasons:
 
 
 def store_reasons(
-    news: Sequence[Reason], queued: Mapping[str, QueuedJob], now: datetime
+    news: Sequence[Reason], queued: Mapping[str, QueuedJob], stops: BudgetStops, now: datetime
 ) -> list[tuple[UUID, UUID]]:
     """Write `news` on the jobs that are still queued, and new causes into their history.
 
-    `queued` has the jobs that the arbiter was offered, by id.
+    `queued` has the jobs that the arbiter was offered, by id. `stops` has the budgets behind
+    limits.
 
     Returns the job and the organization of each job that was written.
     """
@@ -92,7 +100,7 @@ def store_reasons(
             "id": item.job,
             "document": _withheld_document(item, now)
             if isinstance(item, Withheld)
-            else reason_document(item, queued[item.job], names, now=now),
+            else reason_document(item, queued[item.job], names, stops=stops, now=now),
         }
         for item in news
     ]
@@ -100,11 +108,17 @@ def store_reasons(
 
 
 def _withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:
-    return stored_reason(withheld.code, withheld_sentence(withheld), now, withheld.numbers)
+    reason = stored_reason(withheld.code, withheld_sentence(withheld), now, withheld.numbers)
+    return reason if withheld.budget is None else {**reason, "node": withheld.budget.path}
 
 
 def reason_document(
-    waiting: Waiting, job: QueuedJob, names: Mapping[str, str], *, now: datetime
+    waiting: Waiting,
+    job: QueuedJob,
+    names: Mapping[str, str],
+    *,
+    stops: BudgetStops,
+    now: datetime,
 ) -> dict[str, Any]:
     """Return the stored and shown form of a reason for waiting; times are ISO 8601 UTC."""
     estimate = None
@@ -114,20 +128,18 @@ def reason_document(
             "latest": _iso_epoch(waiting.latest),
             "method": waiting.method,
         }
-    text, pool = sentence(waiting, job, names), None
-    elsewhere = [_obstacle(one, job, names) for one in waiting.elsewhere]
+    reason, pool = _reason(waiting, job, names, stops), None
+    text = reason["sentence"]
+    elsewhere = [_obstacle(one, job, names, stops) for one in waiting.elsewhere]
     if waiting.pool is not None:
         pool = names.get(waiting.pool, waiting.pool)
-        text = sentence(waiting, job.in_pool(waiting.pool), names)
         text = " ".join(
             f"{name}: {why}"
             for name, why in ((pool, text), *((one["pool"], one["sentence"]) for one in elsewhere))
         )
     return {
-        "code": waiting.code.value,
+        **reason,
         "sentence": text,
-        "numbers": dict(waiting.numbers),
-        "node": None if waiting.node is None else names.get(waiting.node),
         "jobs_ahead": waiting.jobs_ahead,
         "estimated_start": estimate,
         "pool": pool,
@@ -136,17 +148,49 @@ def reason_document(
     }
 
 
-def _obstacle(one: Obstacle, job: QueuedJob, names: Mapping[str, str]) -> dict[str, Any]:
+def _obstacle(
+    one: Obstacle, job: QueuedJob, names: Mapping[str, str], stops: BudgetStops
+) -> dict[str, Any]:
     """Return why a job that accepts several pools does not start in one of them."""
-    waiting = Waiting(job.id, one.code, one.numbers, one.node, one.jobs_ahead)
+    waiting = Waiting(job.id, one.code, one.numbers, one.node, one.jobs_ahead, in_pools=(one,))
     return {
         "pool": names.get(one.pool, one.pool),
-        "code": one.code.value,
-        "sentence": sentence(waiting, job.in_pool(one.pool), names),
-        "numbers": dict(one.numbers),
-        "node": None if one.node is None else names.get(one.node),
+        **_reason(waiting, job, names, stops),
         "jobs_ahead": one.jobs_ahead,
     }
+
+
+def _reason(
+    waiting: Waiting, job: QueuedJob, names: Mapping[str, str], stops: BudgetStops
+) -> dict[str, Any]:
+    """Return code, sentence, numbers and node of the reason in one pool.
+
+    Where a budget made the borrow limit 0, the budget is the reason.
+    """
+    here = job if waiting.pool is None else job.in_pool(waiting.pool)
+    budget = _stopping_budget(waiting, here, stops)
+    if budget is not None:
+        numbers = {**waiting.numbers, **budget_numbers(budget)}
+        return {
+            "code": BUDGET_EXHAUSTED,
+            "sentence": borrowing_sentence(subject_of(budget), numbers),
+            "numbers": numbers,
+            "node": budget.budget.node.display_path,
+        }
+    return {
+        "code": waiting.code.value,
+        "sentence": sentence(waiting, here, names),
+        "numbers": dict(waiting.numbers),
+        "node": None if waiting.node is None else names.get(waiting.node),
+    }
+
+
+def _stopping_budget(waiting: Waiting, job: QueuedJob, stops: BudgetStops) -> EnforcedBudget | None:
+    """Return the budget that keeps the job from borrowing, if that is why it waits."""
+    is_limited = waiting.code is Code.BORROW_LIMIT_REACHED and waiting.node == job.team
+    if is_limited or waiting.code is Code.NEVER_FITS:
+        return stops.unborrowing.get((job.team, job.pool))
+    return None
 
 
 def _iso_epoch(epoch_s: int | None) -> str | None:

@@ -32,6 +32,7 @@ from billing.fair_use import read_usage
 from bulk.arrays import uuid_array
 from clusters.queries import Fleet, accepting, read_fleet
 from jobs.queue.avoided_clusters import avoided_clusters
+from jobs.queue.budget_stops import BudgetStops, budget_stops
 from jobs.queue.withholding import DEPENDENCY, Withheld, withheld_jobs
 from jobs.submission.usable_clusters import UsableClusters
 from outbox.quarantine import is_quarantined
@@ -40,11 +41,15 @@ from quotas.queries import QuotaSnapshot, quota_snapshot
 
 
 class Reading(NamedTuple):
-    """A snapshot for the arbiter, its policy, and the jobs withheld from it, all of one instant."""
+    """A snapshot for the arbiter, its policy, and the jobs withheld from it, all of one instant.
+
+    `stops` are the budgets behind limits of the snapshot.
+    """
 
     snapshot: Snapshot
     policy: Policy
     withheld: tuple[Withheld, ...]
+    stops: BudgetStops
 
 
 class Surroundings(NamedTuple):
@@ -62,6 +67,7 @@ class Surroundings(NamedTuple):
     balances: StoredBalances
     policy: Policy
     withheld: tuple[Withheld, ...]
+    stops: BudgetStops
     usable: UsableClusters
     avoided: Mapping[str, frozenset[str]]
 
@@ -105,6 +111,8 @@ def read_surroundings(
     if they changed.
     """
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
+    withheld = withheld_jobs(now)
+    stops = budget_stops(now, withheld)
     return Surroundings(
         tree=quota_snapshot() if tree is None else tree,
         fleet=read_fleet() if fleet is None else fleet,
@@ -117,7 +125,8 @@ def read_surroundings(
         usage=read_usage(now) if usage is None else usage,
         balances=read_balances(balances),
         policy=arbiter_policy(),
-        withheld=withheld_jobs(now),
+        withheld=(*withheld, *stops.withheld),
+        stops=stops,
         usable=UsableClusters(),
         avoided=avoided_clusters(now),
     )
@@ -134,7 +143,7 @@ def reading_of(
     snapshot = Snapshot(
         taken_at=int(now.timestamp()),
         nodes=around.tree.nodes,
-        quotas=around.tree.quotas,
+        quotas=around.stops.limit(around.tree.quotas),
         priority_classes=around.tree.priority_classes,
         devices=around.fleet.devices,
         clusters=around.clusters,
@@ -145,7 +154,7 @@ def reading_of(
         usage=around.usage,
         balances=balances_around(around, attempts, now),
     )
-    return Reading(snapshot, around.policy, around.withheld)
+    return Reading(snapshot, around.policy, around.withheld, around.stops)
 
 
 def balances_around(

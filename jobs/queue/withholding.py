@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from budgets.amounts import UNITS, amount_text
 from jobs.lifecycle import ACTIVE
 from primitives.clock import from_epoch
 from primitives.state_words import state_phrase
@@ -26,17 +27,31 @@ TEAM_ARCHIVED = "team_archived"
 USER_DEACTIVATED = "user_deactivated"
 CLUSTER_ARCHIVED = "cluster_archived"
 POOL_ARCHIVED = "pool_archived"
+BUDGET_EXHAUSTED = "budget_exhausted"
 
 
 _NOTHING: Mapping[str, int] = {}
 
 
+class BudgetSubject(NamedTuple):
+    """The budget that stops a job, for a sentence. `path` is that of its node."""
+
+    name: str
+    path: str
+    measure: str
+    currency: str | None
+
+
 class Withheld(NamedTuple):
-    """A withheld job with the code of its reason; `numbers` are those of an explanation."""
+    """A withheld job with the code of its reason; `numbers` are those of an explanation.
+
+    `budget` is set for BUDGET_EXHAUSTED only.
+    """
 
     job: str
     code: str
     numbers: Mapping[str, int]
+    budget: BudgetSubject | None = None
 
 
 class FirstTask(NamedTuple):
@@ -387,10 +402,48 @@ def withheld_sentence(withheld: Withheld) -> str:
         return "Its cluster is archived. It waits until an administrator restores the cluster."
     if withheld.code == POOL_ARCHIVED:
         return "Its pool is archived. It waits until an administrator restores the pool."
+    if withheld.budget is not None:
+        return budget_sentence(withheld.budget, withheld.numbers)
     if withheld.code == SINGLETON:
         return "It waits for another job of its name."
     count = withheld.numbers["jobs_waited_for"]
     return f"It waits for {count:,} other jobs." if count > 1 else "It waits for another job."
+
+
+def budget_sentence(budget: BudgetSubject, numbers: Mapping[str, int]) -> str:
+    """Return why a budget stops a job, and when the budget has room again."""
+    unit = UNITS[budget.measure]
+    limit, left, needed = (
+        numbers[f"{name}_{unit}"] for name in ("budget_limit", "budget_left", "job_may_use")
+    )
+
+    def text(amount: int) -> str:
+        return amount_text(amount, budget.measure, budget.currency)
+
+    moment = from_epoch(numbers["room_at"])
+    again = f"It has room again at {moment:%Y-%m-%d %H:%M} UTC at the latest."
+    called = f"Budget {budget.name} of {budget.path}"
+    if left <= 0:
+        return f"{called} is used up: of {text(limit)}, nothing is left. {again}"
+    if needed <= left:
+        return (
+            f"{called} has {text(left)} left, which jobs before this one may use. This job may use "
+            f"{text(needed)}. {again}"
+        )
+    return (
+        f"{called} has {text(left)} left, and this job may use {text(needed)}. A shorter time "
+        f"limit or fewer GPUs may fit. {again}"
+    )
+
+
+def borrowing_sentence(budget: BudgetSubject, numbers: Mapping[str, int]) -> str:
+    """Return why a job waits whose team may not borrow any more because of a budget."""
+    moment = from_epoch(numbers["room_at"])
+    return (
+        f"Budget {budget.name} of {budget.path} is used up, so the team cannot borrow GPUs. The "
+        f"job starts within the team's guarantee, or when the budget has room again: at "
+        f"{moment:%Y-%m-%d %H:%M} UTC at the latest."
+    )
 
 
 def _limit_sentence(numbers: Mapping[str, int]) -> str:

@@ -101,7 +101,7 @@ def plan_extension(
     assert before_s is not None
     with worked_out(FUTURE):
         # One snapshot of one instant: it must be the outermost transaction.
-        snapshot, policy, _ = read_queue(now)
+        snapshot, policy, *_ = read_queue(now)
         change = LongerLimit(str(job.pk), frozenset(str(pool.pk) for pool in pools), limit_s)
         found = what_if(snapshot, policy, change, _horizon_s(job, attempt, limit_s, now))
     end = ends_at(job, attempt, limit_s)

@@ -51,7 +51,7 @@ def estimate_start(job_id: UUID, *, horizon_s: int, actor: Actor, now: datetime)
         )
     with worked_out(FUTURE):
         # One snapshot of one instant: it must be the outermost transaction.
-        snapshot, policy, _ = read_queue(now)
+        snapshot, policy, *_ = read_queue(now)
         if all(job.id != str(job_id) for job in snapshot.queued):
             raise Conflict(
                 "The job does not wait for GPUs now, but for something else: see its "

@@ -19,6 +19,7 @@ from clusters.models import Cluster, Pool
 from jobs.arbitration.reasons import reason_document
 from jobs.arbitration.snapshots import display_names, one_instant, read_queue
 from jobs.models import Condition, Launch
+from jobs.queue.budget_stops import BudgetStops
 from jobs.queue.dependencies import fate
 from jobs.queue.reason_documents import HELD_BY_USER
 from jobs.queue.withholding import (
@@ -85,6 +86,7 @@ class Moment(NamedTuple):
     policy: Policy
     names: Names
     usable: UsableClusters
+    stops: BudgetStops
 
 
 def read_moment(now: datetime) -> Moment:
@@ -93,8 +95,8 @@ def read_moment(now: datetime) -> Moment:
     It must be the outermost transaction, or run within `one_instant`.
     """
     with one_instant():
-        snapshot, policy, _ = read_queue(now)
-        return Moment(snapshot, policy, display_names(), UsableClusters())
+        snapshot, policy, _, stops = read_queue(now)
+        return Moment(snapshot, policy, display_names(), UsableClusters(), stops)
 
 
 class Previews:
@@ -188,7 +190,10 @@ def _preview_of(
     else:
         guaranteed_mgpu = decided.guaranteed_of(job.in_pool(str(here.pool.pk)))
         assert waiting is not None
-        explanation = {**reason_document(waiting, job, moment.names, now=now), "victims": []}
+        explanation = {
+            **reason_document(waiting, job, moment.names, stops=moment.stops, now=now),
+            "victims": [],
+        }
         if waiting.code is Code.CLUSTER_UNAVAILABLE:
             explanation["sentence"] += _not_set_up(here)
     refused = refused_of(resolved.notes)

@@ -204,6 +204,7 @@ def _made_room_for(job: Mapping[str, Any], attempt: Mapping[str, Any]) -> str | 
 _HANGS_ON = {
     "dependency": "it starts after its dependencies",
     "array_limit_reached": "it starts after another task of its array ends",
+    "budget_exhausted": "it starts when its budget has room",
     "not_yet_decided": "the scheduler has not looked at it yet",
     "cluster_unavailable": "the cluster does not accept jobs at present",
 }

@@ -24,6 +24,7 @@ app.conf.beat_schedule = {
     },
     "void-expired-transfers": {"task": "ledger.tasks.void_expired_transfers", "schedule": 60.0},
     "check-ledgers": {"task": "ledger.tasks.check_ledgers", "schedule": 86_400.0},
+    "evaluate-budgets": {"task": "budgets.tasks.evaluate_budgets", "schedule": 30.0},
     "settle-credits": {"task": "bank.tasks.settle_credits", "schedule": 60.0},
     "write-export": {"task": "exports.tasks.write_export", "schedule": 5.0},
     "drop-old-exports": {"task": "exports.tasks.drop_old_exports", "schedule": 3600.0},

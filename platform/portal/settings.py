@@ -167,6 +167,7 @@ INSTALLED_APPS = [
     "clusters",
     "quotas",
     "bank",
+    "budgets",
     "billing",
     "exports",
     "jobs",

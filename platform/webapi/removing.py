@@ -17,6 +17,8 @@ _WORDS = {
     "billing.meteredparty": "bills",
     "billing.rateline": "prices",
     "billing.reconciliation": "reconciled days",
+    "budgets.budget": "budgets",
+    "budgets.budgetevaluation": "budgets",
     "clusters.capacitysegment": "a history of its capacity",
     "clusters.clusternode": "nodes",
     "clusters.noderequest": "nodes",

@@ -15,6 +15,7 @@ from arbiter.api.policy import Policy
 from billing.models import Reconciliation
 from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card
+from builders.budget_builders import an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.export_builders import an_export
 from builders.job_builders import a_job, an_array
@@ -125,6 +126,7 @@ def a_world() -> World:
         "schedule_id": a_schedule(company, cast.bob).pk,
         "cycle_id": a_recorded_cycle().pk,
         "card_id": card.pk,
+        "budget_id": an_evaluated_budget(cast.nlp).pk,
         "line_id": card.lines.filter(end=None)[0].pk,
         "export_id": an_export(cast.nlp, cast.nlp_lead).pk,
         "reconciliation_id": Reconciliation.objects.create(

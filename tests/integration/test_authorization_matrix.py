@@ -290,6 +290,27 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "exports/<uuid:export_id>"): a_case("401 200 200 200 404 200 404 200 200 404 404"),
     # It is not written yet.
     ("GET", "exports/<uuid:export_id>/file"): a_case("401 409 409 409 404 409 404 409 409 404 404"),
+    # Budgets: that of nlp, for those who see its costs. Those above it and finance change it.
+    ("GET", "budgets"): a_case(CUT_TO_ALL),
+    ("POST", "budgets"): a_case(
+        "401 201 201 201 403 403 403 201 403 403 404",
+        {
+            "name": "new",
+            "node": "ai-company/research/nlp",
+            "measure": "gpu_hours",
+            "limit": 1,
+            "window": "month",
+            "policy": "notify",
+        },
+    ),
+    ("GET", "budgets/<uuid:budget_id>"): a_case("401 200 200 200 404 200 404 200 200 404 404"),
+    ("PATCH", "budgets/<uuid:budget_id>"): a_case(
+        "401 200 200 200 404 403 404 200 403 404 404", {"limit": 7}, If_Match='"v1"'
+    ),
+    ("DELETE", "budgets/<uuid:budget_id>"): a_case(
+        "401 204 204 204 404 403 404 204 403 404 404", If_Match='"v1"'
+    ),
+    ("GET", "budget-alerts"): a_case(CUT_TO_ALL),
     # Jobs: bob's job in nlp.
     ("GET", "jobs"): a_case(CUT_TO_ALL),
     ("POST", "jobs"): a_case("401 201 201 201 403 201 201 403 403 201 404", a_body(pool="h100")),

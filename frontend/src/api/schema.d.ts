@@ -24,6 +24,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/budget-alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List alerts of budgets, newest first
+         * @description A budget alerts once in each window at 50, 80, 90 and 100 % of its limit, and when the forecast reaches the limit.
+         */
+        get: operations["list_budget_alerts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/budgets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List budgets
+         * @description Those of nodes whose costs you may see, and those of your own use.
+         */
+        get: operations["list_budgets"];
+        put?: never;
+        /**
+         * Make a budget
+         * @description For a node and everything below it, or for one user there. It is evaluated at once. A node's own budget needs the right manage_quota above it, or manage_prices.
+         */
+        post: operations["create_budget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/budgets/{budget_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a budget
+         * @description Get the budget.
+         */
+        get: operations["get_budget"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a budget
+         * @description The audit log keeps it and its alerts.
+         */
+        delete: operations["remove_budget"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a budget
+         * @description Its node, user, pool and measure stay. It is evaluated at once.
+         */
+        patch: operations["change_budget"];
+        trace?: never;
+    };
     "/api/v1/cluster-kinds": {
         parameters: {
             query?: never;
@@ -2466,6 +2538,171 @@ export interface components {
             team: string | null;
             user: string | null;
         };
+        /** @description A budget. */
+        Budget: {
+            /** @description Whether the caller may change it */
+            readonly can_edit: boolean;
+            /** @description Of a measure in money; else null */
+            readonly currency: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money) */
+            limit: number;
+            measure: components["schemas"]["MeasureEnum"];
+            name: string;
+            node: string;
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy: components["schemas"]["PolicyEnum"];
+            /** @description Null: all pools */
+            pool?: string | null;
+            /** @description Length of a rolling window: today and the days before */
+            rolling_days: number | null;
+            state: components["schemas"]["BudgetState"];
+            /** @description Null: of the whole node */
+            user?: string | null;
+            /** @description The ETag is "v" and this number, quoted */
+            version: number;
+            /**
+             * @description Period over which it counts, in the organization's time zone
+             *
+             *     * `month` - month
+             *     * `quarter` - quarter
+             *     * `year` - year
+             *     * `rolling` - rolling
+             */
+            window: components["schemas"]["WindowEnum"];
+        };
+        /** @description A budget that reached a percentage of its limit. */
+        BudgetAlert: {
+            /** @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money) */
+            amount: number;
+            /** Format: date-time */
+            at: string;
+            /** Format: uuid */
+            budget: string;
+            readonly id: number;
+            /**
+             * @description What reached it: use with holds, or the forecast
+             *
+             *     * `used` - used
+             *     * `forecast` - forecast
+             */
+            kind: components["schemas"]["BudgetAlertKindEnum"];
+            /** @description The limit at that time */
+            limit: number;
+            percent: number;
+            /** Format: date-time */
+            window_start: string;
+        };
+        /**
+         * @description * `used` - used
+         *     * `forecast` - forecast
+         * @enum {string}
+         */
+        BudgetAlertKindEnum: "used" | "forecast";
+        BudgetAlertPage: {
+            items: components["schemas"]["BudgetAlert"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A new budget. */
+        BudgetCreateRequest: {
+            /**
+             * Format: int64
+             * @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money)
+             */
+            limit: number;
+            measure: components["schemas"]["MeasureEnum"];
+            name: string;
+            /** @description Path of the node whose subtree counts */
+            node: string;
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy: components["schemas"]["PolicyEnum"];
+            /** @description Null: all pools */
+            pool?: string | null;
+            rolling_days?: number | null;
+            /** @description Username; null: everybody */
+            user?: string | null;
+            /**
+             * @description Period over which it counts, in the organization's time zone
+             *
+             *     * `month` - month
+             *     * `quarter` - quarter
+             *     * `year` - year
+             *     * `rolling` - rolling
+             */
+            window: components["schemas"]["WindowEnum"];
+        };
+        BudgetPage: {
+            items: components["schemas"]["Budget"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A budget at its last evaluation. */
+        BudgetState: {
+            /** Format: date-time */
+            as_of: string;
+            /** @description Expected use at the end of the window: the mean of the run rate of 7 days and of the same weekdays a week before. Null without a complete day, or for rolling days */
+            forecast: number | null;
+            /** @description Highest of all methods */
+            forecast_high: number | null;
+            /** @description Lowest of all methods */
+            forecast_low: number | null;
+            /** @description Limit less use and holds. Below 0: running jobs may use more than the limit */
+            readonly left: number;
+            /** @description The most that running jobs may still use before the window ends */
+            on_hold: number;
+            /**
+             * Format: date-time
+             * @description When a used-up budget has room again at the latest
+             */
+            room_at: string;
+            /** @description Used since the window began */
+            used: number;
+            /** Format: date-time */
+            window_end: string;
+            /** Format: date-time */
+            window_start: string;
+        };
+        /** @description A change of a budget. Missing settings stay. */
+        BudgetUpdateRequest: {
+            /**
+             * Format: int64
+             * @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money)
+             */
+            limit?: number;
+            name?: string;
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy?: components["schemas"]["PolicyEnum"];
+            rolling_days?: number | null;
+            /**
+             * @description Period over which it counts, in the organization's time zone
+             *
+             *     * `month` - month
+             *     * `quarter` - quarter
+             *     * `year` - year
+             *     * `rolling` - rolling
+             */
+            window?: components["schemas"]["WindowEnum"];
+        };
         /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
@@ -2849,6 +3086,7 @@ export interface components {
          *     * `singleton` - singleton
          *     * `array_limit_reached` - array_limit_reached
          *     * `begin_time` - begin_time
+         *     * `budget_exhausted` - budget_exhausted
          *     * `team_archived` - team_archived
          *     * `user_deactivated` - user_deactivated
          *     * `cluster_archived` - cluster_archived
@@ -2860,7 +3098,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "budget_exhausted" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `allow` - allow
          *     * `forbid` - forbid
@@ -4298,6 +4536,13 @@ export interface components {
             /** @description Path; null if the caller may not see it */
             team: string | null;
         };
+        /**
+         * @description * `gpu_hours` - gpu_hours
+         *     * `credits` - credits
+         *     * `money` - money
+         * @enum {string}
+         */
+        MeasureEnum: "gpu_hours" | "credits" | "money";
         /** @description The changes by a move. */
         MovePreview: {
             /** @description Clusters with limits of their own: push quotas to them after the move */
@@ -4767,6 +5012,13 @@ export interface components {
             time_zone?: string;
             version?: number;
         };
+        /**
+         * @description * `notify` - notify
+         *     * `stop_borrowing` - stop_borrowing
+         *     * `stop_starts` - stop_starts
+         * @enum {string}
+         */
+        PolicyEnum: "notify" | "stop_borrowing" | "stop_starts";
         /** @description A change of an organization's policy. Missing settings stay. */
         PolicyUpdateRequest: {
             fair_share_half_life_s?: number;
@@ -6548,6 +6800,14 @@ export interface components {
          * @enum {string}
          */
         WasteHowEnum: "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost";
+        /**
+         * @description * `month` - month
+         *     * `quarter` - quarter
+         *     * `year` - year
+         *     * `rolling` - rolling
+         * @enum {string}
+         */
+        WindowEnum: "month" | "quarter" | "year" | "rolling";
         /** @description A pool without shown capacity, and its unused guarantee. */
         WithheldPool: {
             /**
@@ -6649,6 +6909,388 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_budget_alerts: {
+        parameters: {
+            query?: {
+                /** @description Alerts of this budget only */
+                budget?: string;
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: alerts of its budgets and of those below it */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetAlertPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_budgets: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: its budgets and those of all nodes below it */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_budget: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BudgetCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_budget: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                budget_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_budget: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                budget_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_budget: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                budget_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["BudgetUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Budget"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -110,6 +110,7 @@ const CODE_WORDS: Record<Explanation["code"], string> & Record<string, string> =
   singleton: "waiting for a job of its name",
   array_limit_reached: "waiting for tasks of its array",
   begin_time: "begin time not reached",
+  budget_exhausted: "budget used up",
   team_archived: "its team is archived",
   user_deactivated: "its user is deactivated",
   cluster_archived: "its cluster is archived",
@@ -124,6 +125,7 @@ export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "singleton",
   "array_limit_reached",
   "begin_time",
+  "budget_exhausted",
   "team_archived",
   "user_deactivated",
   "cluster_archived",
@@ -157,6 +159,8 @@ export function withoutEstimate(
       return "Unknown: not before its user is reactivated.";
     case "team_archived":
       return "Unknown: not before its team is restored.";
+    case "budget_exhausted":
+      return "Unknown: not before its budget has room.";
     case "begin_time":
       return "Not before that time.";
     case "held_by_user":

@@ -1,0 +1,84 @@
+"""Usage and cost of many teams in many spans of time, rated as in the chargeback report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from billing.usage_sql import ACCOUNTS, POOLS_MAX, rated, rows_of
+
+#: The most spans of one call, so that account numbers fit into an integer.
+SPANS_MAX = 20_000
+
+
+class Span(NamedTuple):
+    """A team during `[start, end)`."""
+
+    team: UUID
+    start: datetime
+    end: datetime
+
+
+class Spent(NamedTuple):
+    """Use of a pool in a span, in milli-GPU-seconds, and its cost in nano-currency.
+
+    `user` is None unless users were asked for.
+    """
+
+    span: int
+    pool: UUID
+    user: UUID | None
+    mgpu_s: int
+    cost_nano: int
+
+
+def spent_in(
+    spans: Sequence[Span], pools: Sequence[UUID], users: Collection[UUID] | None = None
+) -> list[Spent]:
+    """Return the use of each span (by its place in `spans`) and pool that has some.
+
+    With `users`, only theirs, and apart for each. Adjacent spans sum exactly to the longer one. One
+    statement. Raises ValueError for more than `SPANS_MAX` spans.
+    """
+    if not spans or not pools:
+        return []
+    if len(spans) > SPANS_MAX:
+        raise ValueError(f"{len(spans)} spans are too many for one statement")
+    found = rows_of(
+        _SPENT if users is None else _SPENT_BY_USER,
+        {
+            "teams": [span.team for span in spans],
+            "pools": list(pools),
+            "since_at": min(span.start for span in spans),
+            "until_at": max(span.end for span in spans),
+            "place_numbers": list(range(1, len(spans) + 1)),
+            "place_since": [span.start for span in spans],
+            "place_until": [span.end for span in spans],
+            "users": list(users or ()),
+            "priced_at": None,
+        },
+    )
+    return [
+        Spent(account // POOLS_MAX - 1, pools[account % POOLS_MAX - 1], user, int(used), int(cost))
+        for account, user, used, cost in found
+    ]
+
+
+_SPENT = f"""
+WITH {ACCOUNTS}, {rated()}
+SELECT account, NULL::uuid, SUM(mgpu_s), SUM(cost_nano) FROM rated
+WHERE account IS NOT NULL GROUP BY account
+"""  # noqa: S608 - made of constants only
+
+# A job has one user.
+_SPENT_BY_USER = f"""
+WITH {ACCOUNTS}, {rated("AND a.user_id = ANY(%(users)s)")}
+SELECT r.account, m.user_id, SUM(r.mgpu_s), SUM(r.cost_nano)
+FROM rated r
+CROSS JOIN LATERAL (
+    SELECT a.user_id FROM billing_meteredattempt a WHERE a.job_id = r.job_id LIMIT 1
+) AS m
+WHERE r.account IS NOT NULL GROUP BY r.account, m.user_id
+"""  # noqa: S608 - made of constants only

@@ -1,0 +1,1 @@
+"""Budgets: how much a node or a user may use over a period."""

@@ -1,0 +1,109 @@
+"""Amounts of use in the unit of a budget's measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from billing.models import PRICED_CLASSES, UsageClass
+from billing.queries import current_prices
+from billing.rating import cost_nano
+from budgets.models import Measure
+from clusters.models import Pool
+from primitives.units import (
+    MGPU_S_PER_GPU_HOUR,
+    NANO_PER_UNIT,
+    DeviceKind,
+)
+
+#: The unit of each measure, as names of numbers end in.
+UNITS: Mapping[str, str] = {
+    Measure.GPU_HOURS: "mgpu_s",
+    Measure.CREDITS: "ugpu_s",
+    Measure.MONEY: "nano",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The weights and devices of pools, and an organization's present prices."""
+
+    weights: Mapping[UUID, int]
+    of_gpus: frozenset[UUID]
+    prices_nano: Mapping[tuple[UUID, str], int]
+    currency: str | None
+
+    def spent(self, measure: str, pool: UUID, mgpu_s: int, cost: int) -> int:
+        """Return metered use in the unit of `measure`; `cost` in nano-currency is rated already."""
+        if measure == Measure.MONEY:
+            return cost
+        return self._weighed(measure, pool, mgpu_s)
+
+    def on_hold(
+        self,
+        measure: str,
+        pool: UUID,
+        *,
+        guaranteed_mgpu: int,
+        borrowed_mgpu: int,
+        multiplier_ppm: int,
+        seconds: int,
+    ) -> int:
+        """Return what these GPUs use in `seconds` at present prices. Use without a price is 0."""
+        if measure != Measure.MONEY:
+            return self._weighed(measure, pool, (guaranteed_mgpu + borrowed_mgpu) * seconds)
+        return sum(
+            cost_nano(
+                mgpu * seconds,
+                price_nano=self.prices_nano.get((pool, usage_class.value), 0),
+                multiplier_ppm=multiplier_ppm,
+            )
+            for usage_class, mgpu in (
+                (UsageClass.GUARANTEED, guaranteed_mgpu),
+                (UsageClass.BORROWED, borrowed_mgpu),
+            )
+        )
+
+    def most(
+        self, measure: str, pool: UUID, *, mgpu: int, multiplier_ppm: int, seconds: int
+    ) -> int:
+        """Return the most that a job may use in `seconds`, at the dearest class of use."""
+        if measure != Measure.MONEY:
+            return self._weighed(measure, pool, mgpu * seconds)
+        price_nano = max(self.prices_nano.get((pool, one.value), 0) for one in PRICED_CLASSES)
+        return cost_nano(mgpu * seconds, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
+
+    def _weighed(self, measure: str, pool: UUID, mgpu_s: int) -> int:
+        if measure == Measure.CREDITS:
+            return mgpu_s * self.weights[pool]
+        return mgpu_s if pool in self.of_gpus else 0
+
+
+def read_rates(organization: UUID, now: datetime) -> Rates:
+    """Return the weights of all pools and the organization's prices at `now`. Two queries."""
+    pools = list(Pool.objects.all())
+    prices_nano, currency = current_prices(organization, [pool.pk for pool in pools], now=now)
+    return Rates(
+        weights={pool.pk: pool.weight for pool in pools},
+        of_gpus=frozenset(pool.pk for pool in pools if pool.kind is DeviceKind.GPU),
+        prices_nano=prices_nano,
+        currency=currency,
+    )
+
+
+def amount_text(amount: int, measure: str, currency: str | None = None) -> str:
+    """Return an amount for a sentence: "1,234.5 GPU-hours", "12.0 credits", "1,200.00 EUR"."""
+    if measure == Measure.MONEY:
+        return f"{_decimal(amount, NANO_PER_UNIT, 2)} {currency or 'in money'}"
+    if measure == Measure.CREDITS:
+        return f"{_decimal(amount, 1_000 * MGPU_S_PER_GPU_HOUR, 1)} credits"
+    return f"{_decimal(amount, MGPU_S_PER_GPU_HOUR, 1)} GPU-hours"
+
+
+def _decimal(amount: int, unit: int, digits: int) -> str:
+    """Return `amount / unit` with `digits` decimals, rounded towards zero."""
+    scaled = abs(amount) * 10**digits // unit
+    whole, rest = divmod(scaled, 10**digits)
+    return f"{'-' if amount < 0 and scaled else ''}{whole:,}.{rest:0{digits}d}"

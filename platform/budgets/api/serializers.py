@@ -1,0 +1,165 @@
+"""Representations of budgets. Amounts are integers in the unit of the measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from budgets.administration import BudgetEdit, NewBudget
+from budgets.models import (
+    LIMIT_MAX,
+    ROLLING_DAYS_MAX,
+    AlertKind,
+    Budget,
+    BudgetAlert,
+    BudgetState,
+    Measure,
+    Policy,
+    WindowKind,
+)
+from webapi.serializers import StrictSerializer, TextField, UtcTimeField, WholeNumberField
+
+_UNITS = (
+    "In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the "
+    "reference GPU (credits), or nano-currency (money)"
+)
+_POLICY_HELP = "Effect at 100 %"
+_WINDOW_HELP = "Period over which it counts, in the organization's time zone"
+
+
+class BudgetStateSerializer(serializers.ModelSerializer[BudgetState]):
+    """A budget at its last evaluation."""
+
+    as_of = UtcTimeField()
+    window_start = UtcTimeField()
+    window_end = UtcTimeField()
+    used = serializers.IntegerField(help_text="Used since the window began")
+    on_hold = serializers.IntegerField(
+        help_text="The most that running jobs may still use before the window ends"
+    )
+    left = serializers.SerializerMethodField(
+        help_text="Limit less use and holds. Below 0: running jobs may use more than the limit"
+    )
+    room_at = UtcTimeField(help_text="When a used-up budget has room again at the latest")
+    forecast_low = serializers.IntegerField(allow_null=True, help_text="Lowest of all methods")
+    forecast = serializers.IntegerField(
+        allow_null=True,
+        help_text="Expected use at the end of the window: the mean of the run rate of 7 days and "
+        "of the same weekdays a week before. Null without a complete day, or for rolling days",
+    )
+    forecast_high = serializers.IntegerField(allow_null=True, help_text="Highest of all methods")
+
+    class Meta:
+        model = BudgetState
+        fields = [
+            "as_of",
+            "window_start",
+            "window_end",
+            "used",
+            "on_hold",
+            "left",
+            "room_at",
+            "forecast_low",
+            "forecast",
+            "forecast_high",
+        ]
+
+    def get_left(self, state: BudgetState) -> int:
+        """Return the limit less use and holds."""
+        return state.budget.limit - state.used - state.on_hold
+
+
+class BudgetSerializer(serializers.Serializer[Any]):
+    """A budget."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    node = serializers.CharField(source="node.display_path")
+    user = serializers.CharField(
+        source="user.username", allow_null=True, default=None, help_text="Null: of the whole node"
+    )
+    pool = serializers.CharField(
+        source="pool.name", allow_null=True, default=None, help_text="Null: all pools"
+    )
+    measure = serializers.ChoiceField(choices=Measure.values)
+    limit = serializers.IntegerField(help_text=_UNITS)
+    currency = serializers.SerializerMethodField(help_text="Of a measure in money; else null")
+    window = serializers.ChoiceField(choices=WindowKind.values, help_text=_WINDOW_HELP)
+    rolling_days = serializers.IntegerField(
+        allow_null=True, help_text="Length of a rolling window: today and the days before"
+    )
+    policy = serializers.ChoiceField(choices=Policy.values, help_text=_POLICY_HELP)
+    state = BudgetStateSerializer()
+    can_edit = serializers.SerializerMethodField(help_text="Whether the caller may change it")
+    version = serializers.IntegerField(help_text='The ETag is "v" and this number, quoted')
+
+    def get_currency(self, budget: Budget) -> str | None:
+        """Return the currency of a budget in money."""
+        currencies: dict[Any, str] = self.context["currencies"]
+        return currencies.get(budget.organization_id) if budget.measure == Measure.MONEY else None
+
+    def get_can_edit(self, budget: Budget) -> bool:
+        """Return whether the caller may change it."""
+        may: bool = self.context["may_manage"](budget)
+        return may
+
+
+class BudgetAlertSerializer(serializers.ModelSerializer[BudgetAlert]):
+    """A budget that reached a percentage of its limit."""
+
+    budget = serializers.UUIDField(source="budget_id")
+    at = UtcTimeField()
+    window_start = UtcTimeField()
+    kind = serializers.ChoiceField(
+        choices=AlertKind.values, help_text="What reached it: use with holds, or the forecast"
+    )
+    percent = serializers.IntegerField()
+    amount = serializers.IntegerField(help_text=_UNITS)
+    limit = serializers.IntegerField(help_text="The limit at that time")
+
+    class Meta:
+        model = BudgetAlert
+        fields = ["id", "budget", "at", "window_start", "kind", "percent", "amount", "limit"]
+
+
+class BudgetUpdateSerializer(StrictSerializer):
+    """A change of a budget. Missing settings stay."""
+
+    name = TextField(max_length=100, required=False)
+    limit = WholeNumberField(min_value=1, max_value=LIMIT_MAX, required=False, help_text=_UNITS)
+    window = serializers.ChoiceField(
+        choices=WindowKind.values, required=False, help_text=_WINDOW_HELP
+    )
+    rolling_days = WholeNumberField(
+        min_value=1, max_value=ROLLING_DAYS_MAX, required=False, allow_null=True
+    )
+    policy = serializers.ChoiceField(choices=Policy.values, required=False, help_text=_POLICY_HELP)
+
+    def to_edit(self) -> BudgetEdit:
+        """Return the given settings."""
+        edit = BudgetEdit()
+        for name in BudgetEdit.__annotations__:
+            if name in self.validated_data:
+                edit[name] = self.validated_data[name]  # type: ignore[literal-required]
+        return edit
+
+
+class BudgetCreateSerializer(BudgetUpdateSerializer):
+    """A new budget."""
+
+    name = TextField(max_length=100)
+    node = TextField(max_length=2_000, help_text="Path of the node whose subtree counts")
+    user = TextField(
+        max_length=150, required=False, allow_null=True, help_text="Username; null: everybody"
+    )
+    pool = TextField(max_length=63, required=False, allow_null=True, help_text="Null: all pools")
+    measure = serializers.ChoiceField(choices=Measure.values)
+    limit = WholeNumberField(min_value=1, max_value=LIMIT_MAX, help_text=_UNITS)
+    window = serializers.ChoiceField(choices=WindowKind.values, help_text=_WINDOW_HELP)
+    policy = serializers.ChoiceField(choices=Policy.values, help_text=_POLICY_HELP)
+
+    def to_new(self) -> NewBudget:
+        """Return whose it is and what it measures."""
+        given = self.validated_data
+        return NewBudget(given["node"], given.get("user"), given.get("pool"), given["measure"])

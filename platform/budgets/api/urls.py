@@ -1,0 +1,13 @@
+"""Routes under /api/v1/ for budgets."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from budgets.api.views import BudgetAlertList, BudgetDetail, BudgetList
+
+urlpatterns: list[URLPattern] = [
+    path("budgets", BudgetList.as_view()),
+    path("budgets/<uuid:budget_id>", BudgetDetail.as_view()),
+    path("budget-alerts", BudgetAlertList.as_view()),
+]

@@ -1,0 +1,67 @@
+"""The periods of budgets: calendar months, quarters and years, and rolling days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from budgets.models import WindowKind
+
+_MONTHS = {WindowKind.MONTH: 1, WindowKind.QUARTER: 3, WindowKind.YEAR: 12}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The days `first` to `last` (inclusive) in a time zone, as the instants `[start, end)`.
+
+    The last day of a rolling window is today.
+    """
+
+    first: date
+    last: date
+    zone: ZoneInfo
+
+    @property
+    def start(self) -> datetime:
+        """Return the midnight before the first day."""
+        return midnight(self.first, self.zone)
+
+    @property
+    def end(self) -> datetime:
+        """Return the midnight after the last day."""
+        return midnight(self.last + timedelta(days=1), self.zone)
+
+    @property
+    def days(self) -> Iterator[date]:
+        """Yield all days, the first one first."""
+        return days_from(self.first, self.last)
+
+
+def window_at(kind: str, rolling_days: int | None, zone: ZoneInfo, now: datetime) -> Window:
+    """Return the window of this kind that contains `now`.
+
+    In UTC, the quarter of 29 November 2026 is 1 October to 31 December. Of seven rolling days, the
+    first is 23 November.
+    """
+    today = now.astimezone(zone).date()
+    if kind == WindowKind.ROLLING:
+        assert rolling_days is not None
+        return Window(today - timedelta(days=rolling_days - 1), today, zone)
+    months = _MONTHS[WindowKind(kind)]
+    month = (today.month - 1) // months * months
+    after = month + months
+    end = date(today.year + after // 12, after % 12 + 1, 1)
+    return Window(date(today.year, month + 1, 1), end - timedelta(days=1), zone)
+
+
+def midnight(day: date, zone: ZoneInfo) -> datetime:
+    """Return the instant at which `day` begins in `zone`, in UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
+
+
+def days_from(first: date, last: date) -> Iterator[date]:
+    """Yield the days from `first` to `last`, both included."""
+    for number in range((last - first).days + 1):
+        yield first + timedelta(days=number)
