@@ -33,6 +33,14 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
 
 
+class DatasetName(StrEnum):
+    """The contents of a file."""
+
+    CHARGES = "charges"
+    FOCUS_COST_AND_USAGE = "focus_cost_and_usage"
+    FOCUS_BILLING_PERIOD = "focus_billing_period"
+
+
 @export_app.command("create")
 def export_create(
     ctx: typer.Context,
@@ -40,6 +48,10 @@ def export_create(
     file_format: Annotated[
         FileFormat, typer.Option("--format", help="CSV and Parquet are exact.")
     ] = FileFormat.CSV,
+    dataset: Annotated[
+        DatasetName,
+        typer.Option(help="charges, or a dataset of FOCUS 1.4 for one month."),
+    ] = DatasetName.CHARGES,
     start: Annotated[
         str | None,
         typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z. Default: this month."),
@@ -64,6 +76,7 @@ def export_create(
     elif start is None or end is None:
         raise CliError("Give both --start and --end, or neither for this month.")
     body = {
+        "dataset": dataset.value,
         "format": file_format.value,
         "node": node.rstrip("/"),
         "start": moment(start, "--start"),

@@ -29,10 +29,12 @@ class Sums:
     rows: int = 0
     _groups: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
-    def add(self, charges: Sequence[Charge]) -> None:
-        """Add the rows."""
-        self.rows += len(charges)
-        for row in charges:
+    def add(self, rows: Sequence[Any]) -> None:
+        """Count the rows, and add them up where they are charges."""
+        self.rows += len(rows)
+        for row in rows:
+            if not isinstance(row, Charge):
+                continue
             key = (row.currency or "", row.device)
             sums = self._groups.get(key)
             if sums is None:

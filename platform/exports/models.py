@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Func, Q
+from django.db.models.lookups import GreaterThanOrEqual
 from uuid_utils.compat import uuid7
 
 from tenants.models import Node, User
 
+PSEUDONYM_KEY_BYTES = 32
 #: Progress of a complete file.
 PERMILLE = 1_000
 
@@ -25,6 +27,12 @@ class ExportDataset(models.TextChoices):
     """The contents of a file."""
 
     CHARGES = "charges"
+    FOCUS_COST_AND_USAGE = "focus_cost_and_usage"
+    FOCUS_BILLING_PERIOD = "focus_billing_period"
+
+
+#: Datasets of FOCUS. Each file is of one month of the organization's time zone.
+FOCUS_DATASETS = frozenset({ExportDataset.FOCUS_COST_AND_USAGE, ExportDataset.FOCUS_BILLING_PERIOD})
 
 
 class ExportFormat(models.TextChoices):
@@ -104,3 +112,29 @@ class Export(models.Model):
         """Return the name under which people store the file."""
         place = self.node_path.rstrip("/").replace("/", "-")
         return f"{self.dataset}-{place}-{self.start:%Y%m%d}-{self.end:%Y%m%d}.{self.format}"
+
+
+class PseudonymKey(models.Model):
+    """The key by which users of an organization are pseudonyms in its FOCUS files.
+
+    It stays, so that a user has the same pseudonym in all files. It never leaves the database.
+    """
+
+    organization = models.OneToOneField(Node, models.PROTECT, primary_key=True, related_name="+")
+    key = models.BinaryField(max_length=PSEUDONYM_KEY_BYTES)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(
+                    GreaterThanOrEqual(
+                        Func("key", function="octet_length", output_field=models.IntegerField()),
+                        PSEUDONYM_KEY_BYTES,
+                    )
+                ),
+                name="pseudonym_key_is_long_enough",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"pseudonym key of {self.organization}"

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_bytes
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
 
 from audit.recording import record
-from billing.periods import period_of
+from bank.settling import zone_of
+from bank.statements import month_of
+from billing.periods import Period, period_of
 from billing.scopes import pools_named
 from exports.files import file_of
-from exports.models import Export, ExportState
+from exports.models import (
+    FOCUS_DATASETS,
+    PSEUDONYM_KEY_BYTES,
+    Export,
+    ExportState,
+    PseudonymKey,
+)
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import Actor, get_visible, visible
@@ -42,8 +51,9 @@ def request_export(
     """Store a request, which a worker carries out within seconds.
 
     The actor needs the rights to see the costs and the jobs of the node. Raises InvalidRequest for
-    a period as `period_of`, NotFound and Forbidden as `charges_of`, and Conflict where too many
-    exports of the organization are not finished.
+    a period as `period_of`, and for a FOCUS file of other than a month. Raises NotFound and
+    Forbidden as `charges_of`, and Conflict where too many exports of the organization are not
+    finished.
     """
     path = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
     if any(moment.microsecond for moment in (start, end, as_of or now.replace(microsecond=0))):
@@ -57,6 +67,11 @@ def request_export(
     organization = Node.objects.select_for_update(no_key=True).get(
         path=path.partition("/")[0] + "/"
     )
+    if dataset in FOCUS_DATASETS:
+        _refuse_other_than_a_month(period, organization)
+        PseudonymKey.objects.get_or_create(
+            organization=organization, defaults={"key": token_bytes(PSEUDONYM_KEY_BYTES)}
+        )
     unfinished = Export.objects.filter(
         organization=organization, state__in=[ExportState.QUEUED, ExportState.RUNNING]
     )
@@ -91,6 +106,19 @@ def request_export(
     )
     publish("reports", organization_id=organization.pk)
     return export
+
+
+def _refuse_other_than_a_month(period: Period, organization: Node) -> None:
+    """Raise InvalidRequest unless the period is a month of the organization's time zone."""
+    zone = zone_of(organization.pk)
+    first = period.start.astimezone(zone)
+    start, end = month_of(first.year, first.month, zone)
+    if (period.start, period.end) != (start, end):
+        such = " to ".join(f"{one.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for one in (start, end))
+        raise InvalidRequest(
+            f"A FOCUS file is of one month of {zone}, such as from {such}.",
+            errors=[FieldError("/start", "is not the beginning of a month")],
+        )
 
 
 def visible_exports(actor: Actor) -> QuerySet[Export]:

@@ -13,12 +13,10 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Q
 
-from billing.charges import charges_of
-from billing.periods import Period
 from exports import files
+from exports.contents import batches_of, columns_of
 from exports.manifests import Sums, manifest_of
 from exports.models import PERMILLE, Export, ExportState
-from exports.tables import CHARGE_COLUMNS
 from exports.writers import writer_of
 from live.publishing import publish
 from primitives.errors import PortalError
@@ -70,7 +68,9 @@ def _claim(now: datetime) -> Export | None:
         state=ExportState.RUNNING, seen_at__lt=now - SILENT_AFTER
     )
     rows = Export.objects.select_for_update(skip_locked=True, of=("self",)).filter(waiting)
-    export = rows.select_related("requested_by__organization").order_by("pk").first()
+    export = (
+        rows.select_related("organization", "requested_by__organization").order_by("pk").first()
+    )
     if export is None:
         return None
     if export.tries >= TRIES_MAX:
@@ -87,28 +87,19 @@ def _claim(now: datetime) -> Export | None:
 def _write(export: Export, clock: Clock) -> Any:
     """Write the file, and return its manifest."""
     # The rights of now count, not those at the request.
-    actor = actor_of(export.requested_by)
-    period = Period(export.start, export.end, export.as_of)
-    sums = Sums()
-    batches = charges_of(
-        actor=actor,
-        period=period,
-        node_path=export.node_path.rstrip("/"),
-        pool_name=export.pool or None,
-    )
+    batches = batches_of(export, actor_of(export.requested_by))
+    sums, columns = Sums(), columns_of(export)
     try:
-        with writer_of(export.format, files.part_of(export.pk), CHARGE_COLUMNS) as writer:
-            for batch in batches:
-                writer.write(batch.rows)
-                sums.add(batch.rows)
-                _report(export.pk, batch.days_done * PERMILLE // batch.days, clock())
+        with writer_of(export.format, files.part_of(export.pk), columns) as writer:
+            for rows, progress_permille in batches:
+                writer.write(rows)
+                sums.add(rows)
+                _report(export.pk, progress_permille, clock())
     finally:
         # The stream's transaction ends here, also where the file cannot be written.
         batches.close()
     size_bytes, sha256 = files.complete(export.pk)
-    return manifest_of(
-        export, CHARGE_COLUMNS, sums, size_bytes=size_bytes, sha256=sha256, now=clock()
-    )
+    return manifest_of(export, columns, sums, size_bytes=size_bytes, sha256=sha256, now=clock())
 
 
 def _report(export_id: UUID, progress_permille: int, now: datetime) -> None:

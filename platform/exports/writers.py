@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -147,7 +148,11 @@ def _arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if not pa.types.is_decimal(kind):
         return pa.array(values, type=kind)
     # The same digits with the point moved: objects of Decimal would take most of the time.
-    units = pa.array(values, type=pa.int64()).cast(pa.decimal128(38, 0))
+    try:
+        units = pa.array(values, type=pa.int64()).cast(pa.decimal128(38, 0))
+    except OverflowError:
+        whole = [None if value is None else Decimal(value) for value in values]
+        units = pa.array(whole, type=pa.decimal128(38, 0))
     return pa.Array.from_buffers(kind, len(units), units.buffers(), units.null_count)
 
 

@@ -363,6 +363,8 @@ if 86_400 % CREDITS_SETTLED_EVERY_S:
     )
 #: The folder of exported files. The web processes and the workers share it.
 EXPORTS_DIR = Path(_text("TIDEGATE_EXPORTS_DIR", "") or STATE_DIR / "exports")
+#: The name of the provider in FOCUS files.
+PROVIDER_NAME = _text("TIDEGATE_PROVIDER_NAME", "Tidegate")
 #: How long exported files are kept, and their total size.
 EXPORTS_KEPT_DAYS = _int("TIDEGATE_EXPORTS_KEPT_DAYS", 30, low=1, high=3_650)
 EXPORTS_KEPT_MIB = _int("TIDEGATE_EXPORTS_KEPT_MIB", 10_240, low=1, high=1_048_576)

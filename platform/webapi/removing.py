@@ -24,6 +24,7 @@ _WORDS = {
     "clusters.noderequest": "nodes",
     "clusters.poolalias": "other names",
     "exports.export": "exported files",
+    "exports.pseudonymkey": "exported files",
     "jobs.attempt": "jobs",
     "jobs.job": "jobs",
     "jobs.jobarray": "jobs",

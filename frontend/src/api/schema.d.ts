@@ -3246,9 +3246,11 @@ export interface components {
         };
         /**
          * @description * `charges` - Charges
+         *     * `focus_cost_and_usage` - Focus Cost And Usage
+         *     * `focus_billing_period` - Focus Billing Period
          * @enum {string}
          */
-        DatasetEnum: "charges";
+        DatasetEnum: "charges" | "focus_cost_and_usage" | "focus_billing_period";
         /** @description The decision of a cycle about a job, with the numbers behind it. */
         Decision: {
             beneficiary: components["schemas"]["Beneficiary"] | null;
@@ -3579,9 +3581,11 @@ export interface components {
              */
             as_of?: string | null;
             /**
-             * @description charges: use and cost of each attempt, usage class and UTC day
+             * @description charges: use and cost of each attempt, usage class and UTC day. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms
              *
              *     * `charges` - Charges
+             *     * `focus_cost_and_usage` - Focus Cost And Usage
+             *     * `focus_billing_period` - Focus Billing Period
              * @default charges
              */
             dataset?: components["schemas"]["DatasetEnum"];

@@ -13,12 +13,18 @@ import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
-import { exportsQuery, type Export, type ExportFormat } from "./exportQueries";
+import { exportsQuery, type Export, type ExportDataset, type ExportFormat } from "./exportQueries";
 
 const FORMATS: readonly { value: ExportFormat; label: string }[] = [
   { value: "csv", label: "CSV" },
   { value: "xlsx", label: "Excel (XLSX)" },
   { value: "parquet", label: "Parquet" },
+];
+
+const DATASETS: readonly { value: ExportDataset; label: string }[] = [
+  { value: "charges", label: "Charges" },
+  { value: "focus_cost_and_usage", label: "FOCUS Cost and Usage" },
+  { value: "focus_billing_period", label: "FOCUS Billing Period" },
 ];
 
 const TONES = { queued: "wait", running: "wait", done: "run", failed: "bad" } as const;
@@ -42,25 +48,36 @@ export function Exports({ filter, node }: { filter: ReportFilter; node: string |
 
 function Request({ filter, node }: { filter: ReportFilter; node: string }) {
   const queries = useQueryClient();
+  const [dataset, setDataset] = useState<ExportDataset>("charges");
   const [format, setFormat] = useState<ExportFormat>("csv");
   const request = useMutation({
     mutationFn: () =>
       unwrap(
         client.POST("/api/v1/exports", {
-          body: { format, node, start: filter.start, end: filter.end, pool: filter.pool ?? null },
+          body: { dataset, format, node, start: filter.start, end: filter.end, pool: filter.pool ?? null },
         }),
       ),
     onSuccess: () => queries.invalidateQueries({ queryKey: ["reports", "exports"] }),
     onError: toastError,
   });
   const command = [
-    `tidegate export create ${node} --format ${format} --start ${filter.start} --end ${filter.end}`,
+    `tidegate export create ${node}${dataset === "charges" ? "" : ` --dataset ${dataset}`} --format ${format} --start ${filter.start} --end ${filter.end}`,
     filter.pool && `--pool ${filter.pool}`,
   ]
     .filter(Boolean)
     .join(" ");
   return (
     <div className="filters">
+      <Select
+        label="Content"
+        allowDeselect={false}
+        data={DATASETS}
+        value={dataset}
+        onChange={(value) => {
+          const next = DATASETS.find((each) => each.value === value);
+          if (next) setDataset(next.value);
+        }}
+      />
       <Select
         label="Format"
         allowDeselect={false}

@@ -5,6 +5,7 @@ import type { components } from "../api/schema";
 
 export type Export = components["schemas"]["Export"];
 export type ExportFormat = Export["format"];
+export type ExportDataset = Export["dataset"];
 
 /** How many exports are shown, and how often unfinished ones are read again. */
 const SHOWN = 10;

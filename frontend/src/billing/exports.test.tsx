@@ -31,10 +31,13 @@ describe("exports of charges", () => {
 
   it("requests the period of the report in the chosen format", async () => {
     const { user, requests } = open(`${PAGE}&pool=h100`);
+    await user.click(await screen.findByRole("combobox", { name: "Content" }));
+    await user.click(await screen.findByRole("option", { name: "FOCUS Cost and Usage" }));
     await user.click(await screen.findByRole("combobox", { name: "Format" }));
     await user.click(await screen.findByRole("option", { name: "Parquet" }));
     await user.click(within(await theCard()).getByRole("button", { name: "Export" }));
     expect(requests.find(({ method, path }) => method === "POST" && path.endsWith("/exports"))?.body).toEqual({
+      dataset: "focus_cost_and_usage",
       format: "parquet",
       node: "ai-company",
       start: "2026-10-01T00:00:00Z",
@@ -42,7 +45,7 @@ describe("exports of charges", () => {
       pool: "h100",
     });
     expect(
-      screen.getByText(/tidegate export create ai-company --format parquet .* --pool h100/),
+      screen.getByText(/tidegate export create ai-company --dataset focus_cost_and_usage --format parquet .* --pool h100/),
     ).toBeInTheDocument();
   });
 

@@ -89,7 +89,8 @@ class ExportCreateSerializer(StrictSerializer):
     dataset = serializers.ChoiceField(
         choices=ExportDataset.choices,
         default=ExportDataset.CHARGES,
-        help_text="charges: use and cost of each attempt, usage class and UTC day",
+        help_text="charges: use and cost of each attempt, usage class and UTC day. focus_...: a "
+        "dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms",
     )
     format = serializers.ChoiceField(
         choices=ExportFormat.choices,

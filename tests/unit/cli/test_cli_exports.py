@@ -54,6 +54,7 @@ def test_create_prints_the_id(server: Server) -> None:
     )  # fmt: skip
     assert ran.out == f"{ID}\n"
     assert server.body() == {
+        "dataset": "charges",
         "format": "parquet",
         "node": "ai-company",
         "start": "2026-11-01T00:00:00Z",

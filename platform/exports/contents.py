@@ -1,0 +1,58 @@
+"""The rows and columns of each dataset that can be exported."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from typing import Any
+
+from django.conf import settings
+
+from billing.charges import charges_of
+from billing.periods import Period
+from exports.focus_tables import Billing, billing_period, cost_and_usage
+from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
+from exports.tables import CHARGE_COLUMNS, Column
+from tenants.access import Actor
+from tenants.places import visible_place
+from tenants.roles import Permission
+
+
+def columns_of(export: Export) -> Sequence[Column]:
+    """Return the columns of the file."""
+    if export.dataset == ExportDataset.CHARGES:
+        return CHARGE_COLUMNS
+    if export.dataset == ExportDataset.FOCUS_BILLING_PERIOD:
+        return billing_period(_billing(export))
+    return cost_and_usage(_billing(export))
+
+
+def _billing(export: Export) -> Billing:
+    return Billing(
+        provider=settings.PROVIDER_NAME,
+        account=export.organization.slug,
+        account_name=export.organization.name,
+        start=export.start,
+        end=export.end,
+        updated_at=max(export.start, export.as_of),
+        pseudonym_key=bytes(PseudonymKey.objects.get(organization=export.organization_id).key),
+    )
+
+
+def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], int], None, None]:
+    """Yield rows, and the written part of the file in thousandths. Raises as `charges_of`."""
+    path = export.node_path.rstrip("/")
+    if export.dataset == ExportDataset.FOCUS_BILLING_PERIOD:
+        visible_place(actor, path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
+        # All cells of the one row are known without it.
+        yield [None], PERMILLE
+        return
+    charges = charges_of(
+        actor=actor,
+        period=Period(export.start, export.end, export.as_of),
+        node_path=path,
+        pool_name=export.pool or None,
+    )
+    with closing(charges):
+        for batch in charges:
+            yield batch.rows, batch.days_done * PERMILLE // batch.days
