@@ -67,6 +67,7 @@ function Request({ filter, node }: { filter: ReportFilter; node: string }) {
     .filter(Boolean)
     .join(" ");
   return (
+    <>
     <div className="filters">
       <Select
         label="Content"
@@ -91,8 +92,9 @@ function Request({ filter, node }: { filter: ReportFilter; node: string }) {
       <Button variant="default" loading={request.isPending} onClick={() => request.mutate()}>
         Export
       </Button>
-      <CliLine command={command} />
     </div>
+    <CliLine command={command} />
+    </>
   );
 }
 
