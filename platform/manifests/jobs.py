@@ -107,4 +107,5 @@ class ManifestJob:
         """The kind and the name, as people write them."""
         if self.group is not None:
             return f"Pods of group {self.group}"
-        return f"{self.kind} {self.name}" if self.name else self.kind
+        kind = self.kind if self.origin is None else self.origin.kind
+        return f"{kind} {self.name}" if self.name else kind

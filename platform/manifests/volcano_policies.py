@@ -17,12 +17,10 @@ _EVICTED = "PodEvicted"
 _FAILED = frozenset({"PodFailed", "TaskFailed"})
 _ANY = "*"
 _RESTART_POD = "RestartPod"
-#: By action at a failed Pod: what the JobSet does.
-_RESTARTS: Mapping[str, str] = {
-    "RestartJob": "RestartJobSet",
-    "RestartTask": "RestartJob",
-    "RestartPartition": "RestartJob",
-}
+#: Actions at a failed Pod with which the JobSet starts anew. It restarts no task alone: that is an
+#: alpha feature of JobSet.
+_RESTARTS = frozenset({"RestartJob", "RestartTask", "RestartPartition"})
+_RESTART = "RestartJobSet"
 _FAIL = "FailJobSet"
 _ENDS = frozenset({"AbortJob", "TerminateJob"})
 
@@ -99,7 +97,7 @@ def _success(completing: list[str], tasks: Sequence[Task]) -> dict[str, Any] | N
 def _failure(at_failure: Mapping[str, str], restarts: int) -> dict[str, Any] | None:
     rules: dict[str, list[str]] = {}
     for name, action in at_failure.items():
-        rules.setdefault(_RESTARTS.get(action, _FAIL), []).append(name)
+        rules.setdefault(_RESTART if action in _RESTARTS else _FAIL, []).append(name)
     if not restarts or rules.keys() == {_FAIL}:
         return None
     return {
@@ -114,12 +112,6 @@ def _failure(at_failure: Mapping[str, str], restarts: int) -> dict[str, Any] | N
 def _tell(policy: _Policy, restarts: int) -> None:
     """Add what becomes of the policy, for each of its events."""
     times = "once" if restarts == 1 else f"{restarts} times"
-    runs_again: Mapping[str, str] = {
-        "RestartJob": f"the job is run again from its start, at most {times}",
-        "RestartTask": f"the task is run again from its start, at most {times}",
-        "RestartPartition": f"the whole task is run again from its start, at most {times}",
-        _RESTART_POD: f"a Pod that fails is run again, at most {times} in its task",
-    }
     events, action, field = policy
     if _ANY in events:
         events |= {_EVICTED, "PodFailed"}
@@ -132,8 +124,15 @@ def _tell(policy: _Policy, restarts: int) -> None:
             field.ignore("a job that is preempted, or loses a node, is queued again as a whole")
         elif event not in _FAILED:
             field.ignore(f"{event[:40]} neither ends nor restarts a job here")
-        elif action in runs_again:
-            field.note(runs_again[action])
+        elif action == "RestartJob":
+            field.note(f"the job is run again from its start, at most {times}")
+        elif action == _RESTART_POD:
+            field.note(f"a Pod that fails is run again, at most {times} in its task")
+        elif action in _RESTARTS:
+            field.ignore(
+                f"the whole job is run again from its start, at most {times}: a JobSet restarts no "
+                "task alone"
+            )
         elif action in _ENDS:
             field.note("the job fails when one of these Pods does")
         else:

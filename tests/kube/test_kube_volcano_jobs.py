@@ -150,22 +150,42 @@ def test_pods_find_each_other_as_with_volcano_and_a_task_completes_the_job(
     eventually(is_gone)
 
 
-def test_a_failed_pod_restarts_the_job_as_its_policy_says(rig: KubernetesRig) -> None:
-    """RestartJob runs all Pods again, in the same attempt.
+@pytest.mark.parametrize(
+    ("action", "restarts", "runs"),
+    [("RestartJob", 1, (2, 2, 2)), ("RestartTask", 1, (2, 2, 2)), ("RestartPod", 0, (1, 1, 2))],
+)
+def test_a_failed_pod_restarts_what_its_policy_says(
+    rig: KubernetesRig, action: str, restarts: int, runs: tuple[int, ...]
+) -> None:
+    """The server, and two workers of which the second fails once, in the same attempt.
 
-    Planted: no failurePolicy.
+    Each Pod adds a letter to a file of its own.
+
+    Planted: no failurePolicy; no backoffLimit.
     """
-    marker = rig.scratch / "failed"
-    text = PS_AND_WORKERS.replace("event: PodEvicted", "event: PodFailed").replace(
-        "    dependsOn: {{name: [ps]}}\n", ""
+    folder = rig.scratch / action
+    folder.mkdir()
+    folder.chmod(0o777)
+    text = PS_AND_WORKERS.replace("event: PodEvicted, action: RestartJob", "POLICY").replace(
+        "POLICY", f"event: PodFailed, action: {action}"
     )
-    script = f"[ -e {marker} ] && exec sleep 2; [ $VC_TASK_INDEX = 1 ] || exec sleep 9; "
-    workload = a_manifest(text, f"{script} touch {marker}; exit 3")
+    # The server has no index of its own here: it is the first file.
+    text = text.replace('"trap ', f'"echo x >> {folder}/0; trap ')
+    script = f"""
+        echo x >> {folder}/$((VC_TASK_INDEX + 1))
+        [ -e {folder}/failed ] && exec sleep 2
+        until [ $VC_TASK_INDEX = 1 ] || [ -e {folder}/failed ]; do sleep 0.2; done
+        [ $VC_TASK_INDEX = 1 ] || exec sleep 5
+        until [ -s {folder}/0 ] && [ -s {folder}/1 ]; do sleep 0.2; done
+        touch {folder}/failed; exit 3
+    """
+    workload = a_manifest(text, script)
     start(rig, workload)
     ended = until_released(rig.connector, workload.key)
     assert ended.outcome is Outcome.SUCCEEDED
     found = rig.admin.get(JOBSET.path(NAMESPACE, workload_name(workload.key)))
-    assert found["status"]["restarts"] == 1
+    assert found["status"].get("restarts", 0) == restarts
+    assert tuple((folder / str(number)).read_text().count("x") for number in range(3)) == runs
     rig.connector.forget(workload.key)
 
 

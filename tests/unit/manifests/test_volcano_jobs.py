@@ -261,27 +261,43 @@ def test_a_completed_task_completes_the_job() -> None:
     assert "successPolicy" not in jobset(recorded("job"))
 
 
+RESTARTED = "from its start, at most 2 times"
+
+
 @pytest.mark.parametrize(
-    ("action", "rules", "sentence"),
+    ("action", "rules", "verdict", "sentence"),
     [
         (
             "RestartJob",
             ["RestartJobSet"],
-            "the job is run again from its start, at most 2 times",
+            Verdict.UNDERSTOOD,
+            f"the job is run again {RESTARTED}",
         ),
-        ("RestartTask", ["RestartJob"], "the task is run again from its start, at most 2 times"),
-        ("RestartPod", [], "a Pod that fails is run again, at most 2 times in its task"),
-        ("AbortJob", [], "the job fails when one of these Pods does"),
-        ("TerminateJob", [], "the job fails when one of these Pods does"),
+        (
+            "RestartTask",
+            ["RestartJobSet"],
+            Verdict.IGNORED,
+            f"the whole job is run again {RESTARTED}: a JobSet restarts no task alone",
+        ),
+        (
+            "RestartPod",
+            [],
+            Verdict.UNDERSTOOD,
+            "a Pod that fails is run again, at most 2 times in its task",
+        ),
+        ("AbortJob", [], Verdict.UNDERSTOOD, "the job fails when one of these Pods does"),
+        ("TerminateJob", [], Verdict.UNDERSTOOD, "the job fails when one of these Pods does"),
     ],
 )
-def test_what_a_failed_pod_does(action: str, rules: list[str], sentence: str) -> None:
+def test_what_a_failed_pod_does(
+    action: str, rules: list[str], verdict: Verdict, sentence: str
+) -> None:
     """Volcano counts the first run as one of `maxRetry`, which is 3 without one.
 
-    Planted: maxRetry restarts; RestartTask as a restart of all tasks.
+    Planted: maxRetry restarts; RestartTask as a restart by JobSet's alpha action RestartJob.
     """
     document = recorded("tensorflow", policies=[{"event": "PodFailed", "action": action}])
-    assert told(document, Verdict.UNDERSTOOD, "spec.policies[0]") == [sentence]
+    assert told(document, verdict, "spec.policies[0]") == [sentence]
     policy = jobset(document).get("failurePolicy")
     assert [one["action"] for one in (policy or {"rules": []})["rules"]] == rules
     assert policy is None or policy["maxRestarts"] == 2
@@ -403,6 +419,13 @@ def test_clusters_have_to_know_volcanos_jobs() -> None:
         "batch.volcano.sh/v1alpha1",
         "jobs.batch.volcano.sh",
     )
+
+
+def test_people_are_told_the_kind_of_their_file() -> None:
+    """Planted: the kind of the JobSet, of which the file has none."""
+    text = "---\n".join(yaml.safe_dump(recorded(name)) for name in ("job", "mpi"))
+    (told,) = read_manifest(text).refusals
+    assert told.detail.startswith("has 2 jobs (Job tasks, Job lm-mpi); submit each")
 
 
 def test_too_many_pods_and_tasks_are_refused_without_a_name_for_each() -> None:
