@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { CreditBank, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
+import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -18,7 +18,7 @@ import {
   TREE,
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
-import { aCreditStatement, theCreditBank, theCredits } from "./credits.ts";
+import { aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
@@ -138,6 +138,28 @@ function movePreview(node: TreeNode, parent: string): Omit<MovePreview, keyof Om
   };
 }
 
+/** Lists transfers of credits, makes one inside research and asks for others, and decides. */
+function transfers({ method, query, body, path }: MockRequest, id: string | undefined): MockAnswer {
+  const all = theTransfers();
+  const [first] = all as [CreditTransfer];
+  if (method === "GET") {
+    const team = query.get("team");
+    const status = query.get("status");
+    return page(
+      all.filter((each) => (team === null || [each.sender, each.recipient].includes(team)) && (status === null || each.status === status)),
+      query,
+    );
+  }
+  if (id === undefined) {
+    const given = body as Pick<CreditTransfer, "sender" | "recipient" | "amount_ugpu_s" | "reason">;
+    const isInside = given.recipient.split("/")[1] === given.sender.split("/")[1];
+    return { status: 201, body: { ...first, ...given, status: isInside ? "done" : "pending" } };
+  }
+  const found = all.find((each) => each.id === id) ?? first;
+  const status = path.endsWith("/approve") ? "approved" : found.may_withdraw ? "withdrawn" : "rejected";
+  return { status: 200, body: { ...found, status, ...(body as { note: string }) } };
+}
+
 /** Answers one request; changes of quotas and of the session are kept in `company`. */
 export function answer(company: Company, request: MockRequest): MockAnswer {
   const { method, query } = request;
@@ -169,6 +191,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "pools":
       return pools(request, id, action);
     case "credits":
+      if (id === "transfers") return transfers(request, action);
       if (id === "statement") return { status: 200, body: aCreditStatement(query.get("team") ?? "", query.get("month")) };
       return { status: 200, body: theCredits({ is_on: company.bank.is_on }) };
     case "today":

@@ -1,5 +1,5 @@
 /** Credits of the company's teams in the pool h100, and the statement of a month. */
-import type { CreditBank, CreditLine, CreditStatement, PoolCredits, TeamCredits } from "../src/api/types";
+import type { CreditBank, CreditLine, CreditStatement, CreditTransfer, PoolCredits, TeamCredits } from "../src/api/types";
 import { GPU, iso, ORGANIZATION } from "./company.ts";
 
 const GPU_HOUR = 3_600_000_000;
@@ -28,6 +28,7 @@ export function someCredits(team: string, guaranteed: number, hours: number): Te
     balance_ugpu_s: hours * GPU_HOUR,
     floor_ugpu_s: -FLOOR_S * unit,
     cap_ugpu_s: CAP_S * unit,
+    transferable_ugpu_s: Math.max(0, hours) * GPU_HOUR,
     tenths: Math.floor((hours * GPU_HOUR) / (unit * (DAY_S / 10))),
   };
 }
@@ -49,6 +50,42 @@ export function theCredits(change: Partial<PoolCredits> = {}): PoolCredits {
     ],
     ...change,
   };
+}
+
+/** Transfers of nlp: one done, one that waits for production, and one that waits for this person. */
+export function theTransfers(): CreditTransfer[] {
+  const now = Date.now();
+  const transfer = (change: Partial<CreditTransfer> & Pick<CreditTransfer, "id" | "sender" | "recipient">): CreditTransfer => ({
+    pool: "h100",
+    amount_ugpu_s: 500 * GPU_HOUR,
+    reason: "for the CVPR deadline",
+    status: "pending",
+    asked_by: `dora@${ORGANIZATION}`,
+    asked_at: iso(now - DAY_S * 1000),
+    expires_at: iso(now + 6 * DAY_S * 1000),
+    decided_by: null,
+    decided_at: null,
+    note: "",
+    may_approve: false,
+    may_withdraw: false,
+    ...change,
+  });
+  const [nlp, vision, inference] = ["research/nlp", "research/vision", "production/inference"].map(
+    (path) => `${ORGANIZATION}/${path}`,
+  ) as [string, string, string];
+  return [
+    transfer({ id: "0197a000-0000-7000-8000-0000000c0003", sender: inference, recipient: nlp, reason: "evaluation runs on behalf of inference", may_approve: true }),
+    transfer({ id: "0197a000-0000-7000-8000-0000000c0002", sender: nlp, recipient: inference, amount_ugpu_s: 240 * GPU_HOUR, may_withdraw: true }),
+    transfer({
+      id: "0197a000-0000-7000-8000-0000000c0001",
+      sender: nlp,
+      recipient: vision,
+      status: "done",
+      expires_at: null,
+      asked_at: iso(now - 5 * DAY_S * 1000),
+      decided_at: iso(now - 5 * DAY_S * 1000),
+    }),
+  ];
 }
 
 const LINES: readonly [day: number, kind: CreditLine["kind"], other: string, hours: number][] = [

@@ -1,4 +1,4 @@
-"""Balances for the arbiter: what the ledger holds, less the holds of what runs."""
+"""Balances for the arbiter: those of the ledger, less pending transfers and the holds of jobs."""
 
 from __future__ import annotations
 
@@ -112,6 +112,6 @@ WHERE organization_id = ANY(%s) AND kind = 'team' AND archived_at IS NULL
 ORDER BY id
 """
 _ACCOUNTS = """
-SELECT ledger, owner, posted_credits - posted_debits FROM ledger_account
+SELECT ledger, owner, posted_credits - posted_debits - pending_debits FROM ledger_account
 WHERE ledger = ANY(%s) AND kind = 'team'
 """

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import F, Q
+from uuid_utils.compat import uuid7
 
 from clusters.models import Pool
-from tenants.models import Node
+from ledger.models import REASON_LENGTH_MAX
+from tenants.models import Node, User
 
 #: Cap of a balance by default and at most, in seconds of the team's guarantee.
 CAP_S = 14 * 86_400
@@ -125,6 +127,76 @@ class SettlementLine(models.Model):
 
     def __str__(self) -> str:
         return f"{self.team} in {self.settlement}"
+
+
+class TransferStatus(models.TextChoices):
+    """The status of a transfer. It changes once, from pending."""
+
+    PENDING = "pending"
+    DONE = "done"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"
+    EXPIRED = "expired"
+
+
+class CreditTransfer(models.Model):
+    """Credits that a person transfers from one team to another.
+
+    A transfer inside a department is done at once. One across departments is pending until another
+    person approves or rejects it, the one who asked withdraws it, or it expires at `expires_at`.
+    Its transfer in the ledger has its id as key.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    credit_pool = models.ForeignKey(CreditPool, models.PROTECT, related_name="transfers")
+    sender = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    recipient = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    amount = models.BigIntegerField()
+    reason = models.CharField(max_length=REASON_LENGTH_MAX)
+    status = models.CharField(max_length=9, choices=TransferStatus.choices)
+    asked_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    asked_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+    decided_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    decided_at = models.DateTimeField(null=True)
+    note = models.CharField(max_length=REASON_LENGTH_MAX, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status="pending"),
+                name="credit_transfer_by_expiry",
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(amount__gt=0) & ~Q(sender=F("recipient")) & ~Q(reason=""),
+                name="credit_transfer_moves_something",
+            ),
+            models.CheckConstraint(
+                condition=Q(status="done", expires_at=None)
+                | Q(~Q(status="done"), expires_at__gt=F("asked_at")),
+                name="credit_transfer_that_waits_expires",
+            ),
+            models.CheckConstraint(
+                condition=Q(status="pending", decided_by=None, decided_at=None)
+                | Q(status__in=("done", "expired"), decided_by=None, decided_at__isnull=False)
+                | Q(status__in=("approved", "rejected"), decided_at__isnull=False)
+                & Q(decided_by__isnull=False)
+                & ~Q(decided_by=F("asked_by"))
+                | Q(status="withdrawn", decided_by=F("asked_by"), decided_at__isnull=False),
+                name="credit_transfer_has_a_second_person",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status="rejected") | ~Q(note=""),
+                name="rejected_credit_transfer_has_a_note",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.status} transfer of {self.amount} from {self.sender} to {self.recipient}"
 
 
 class CreditLot(models.Model):

@@ -154,7 +154,7 @@ class _Books:
         }
         self._ids = {key: pk for key, (pk, _) in found.items()}
         guaranteed = {str(use.team): use.guaranteed_mgpu * credit_pool.pool.weight for use in uses}
-        self._lots = _lots_of(credit_pool)
+        self._lots = lots_of(credit_pool)
         teams = {owner for kind, owner in found if kind == TEAM} | guaranteed.keys()
         self.accounts: tuple[Account, ...] = tuple(
             Account(
@@ -268,7 +268,7 @@ def _store_lines(
     SettlementLine.objects.bulk_create(lines)
 
 
-def _lots_of(credit_pool: CreditPool) -> dict[str, tuple[Earning, ...]]:
+def lots_of(credit_pool: CreditPool) -> dict[str, tuple[Earning, ...]]:
     """Return the earnings of each team that are not spent yet, the first to expire first."""
     lots: dict[str, tuple[Earning, ...]] = {}
     rows = CreditLot.objects.filter(credit_pool=credit_pool).order_by("team_id", "expires_at")

@@ -25,7 +25,8 @@ from tenants.models import Node, NodeKind
 class TeamCredits:
     """A team's credits, in millionths of a GPU-second; `tenths` are those of a day of guarantee.
 
-    `rank` is the team's rank for spare GPUs; 0 without one.
+    `rank` is the team's rank for spare GPUs; 0 without one. `transferable_ugpu_s` is what it can
+    transfer: the balance above 0, less pending transfers.
     """
 
     team: Node
@@ -35,6 +36,7 @@ class TeamCredits:
     floor_ugpu_s: int
     cap_ugpu_s: int
     tenths: int
+    transferable_ugpu_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,9 @@ def credits_in(organization: Node, pool: Pool) -> PoolCredits:
     accounts = (
         {}
         if credit_pool is None
-        else {(one.kind, one.owner): one.balance for one in accounts_of(credit_pool.ledger)}
+        else {(one.kind, one.owner): one for one in accounts_of(credit_pool.ledger)}
     )
+    common = accounts.get((POOL, POOL))
     floor_s = installation_policy().credit_floor_s
     cap_s = CreditBank._meta.get_field("cap_s").default if bank is None else bank.cap_s
     quotas = Quota.objects.filter(
@@ -73,7 +76,8 @@ def credits_in(organization: Node, pool: Pool) -> PoolCredits:
     teams = []
     for quota in quotas:
         unit = quota.guaranteed_mgpu * pool.weight
-        balance = accounts.get((TEAM, str(quota.node_id)), 0)
+        account = accounts.get((TEAM, str(quota.node_id)))
+        balance = 0 if account is None else account.balance
         if quota.node.archived_at is not None and not balance:
             continue
         teams.append(
@@ -85,6 +89,7 @@ def credits_in(organization: Node, pool: Pool) -> PoolCredits:
                 floor_ugpu_s=-floor_s * unit,
                 cap_ugpu_s=cap_s * unit,
                 tenths=balance // (max(1, quota.guaranteed_mgpu) * pool.weight * TENTH_OF_A_DAY_S),
+                transferable_ugpu_s=0 if account is None else max(0, account.available),
             )
         )
     teams.sort(key=lambda one: (-one.rank, -one.tenths, one.team.path))
@@ -93,7 +98,7 @@ def credits_in(organization: Node, pool: Pool) -> PoolCredits:
         pool=pool,
         is_on=bank is not None and bank.is_on,
         settled_until=None if credit_pool is None else credit_pool.settled_until,
-        pool_ugpu_s=accounts.get((POOL, POOL), 0),
+        pool_ugpu_s=0 if common is None else common.balance,
         teams=tuple(teams),
     )
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from celery import shared_task
 
 from bank.settling import settle_due
+from bank.transfers import expire_transfers
 from primitives.clock import SystemClock
 
 
 @shared_task
 def settle_credits() -> None:
-    """Settle all intervals that are over, up to a day of each pool. Others follow the next time."""
-    settle_due(SystemClock().now())
+    """Settle intervals, up to a day of each pool at a time, and close expired transfers."""
+    now = SystemClock().now()
+    settle_due(now)
+    expire_transfers(now)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +18,10 @@ from cli.submitting import seconds
 _POOLS_MAX = 1_000
 _UGPU_S_PER_TENTH_GPU_HOUR = 360_000_000
 _DAY_S = 86_400
+_TRANSFERS_MAX = 1_000
+#: GPU-hours with at most three decimals.
+_AMOUNT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?")
+_UGPU_S_PER_GPU_HOUR = 3_600_000_000
 #: What a line of a statement is, by its kind: for credits that come in, and for those that go.
 _LINES = {
     "lent": ("lent to {}", "borrowed from {}"),
@@ -23,6 +29,7 @@ _LINES = {
     "above_cap": ("", "borrowed from teams at their cap"),
     "expired": ("", "expired"),
     "dividend": ("dividend", ""),
+    "transferred": ("transferred from {}", "transferred to {}"),
 }
 
 credits_app = typer.Typer(
@@ -159,6 +166,143 @@ def credits_bank(
             ("switched", shown["switched_at"]),
         ]
     )
+
+
+@credits_app.command("transfer")
+def credits_transfer(
+    ctx: typer.Context,
+    sender: Annotated[str, typer.Argument(metavar="FROM", help="Path of the team that pays.")],
+    recipient: Annotated[str, typer.Argument(metavar="TO", help="Path of the other team.")],
+    amount: Annotated[str, typer.Argument(metavar="GPU-HOURS", help="Such as 500 or 12.5.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why, for both statements.")],
+    pool: OfPool = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Transfer credits to another team.
+
+    Inside a department its administrator transfers at once. Across departments the transfer waits
+    for an administrator of the other department or of the organization, and expires after 7 days.
+    """
+    given = _AMOUNT.fullmatch(amount)
+    if given is None:
+        raise CliError(f"Give GPU-hours such as 500 or 12.5, not {amount[:40]!r}.")
+    thousandths = int(given[1]) * 1_000 + int((given[2] or "").ljust(3, "0"))
+    api = open_api(ctx)
+    made = api.post(
+        "credits/transfers",
+        {
+            "sender": sender,
+            "recipient": recipient,
+            "pool": _pool(api, pool),
+            "amount_ugpu_s": thousandths * _UGPU_S_PER_GPU_HOUR // 1_000,
+            "reason": reason,
+        },
+        key=str(uuid.uuid4()),
+    )
+    _print_transfer(made, output)
+
+
+@credits_app.command("transfers")
+def credits_transfers(
+    ctx: typer.Context,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only those that wait for approval.")
+    ] = False,
+    team: Annotated[str | None, typer.Option("--team", help="Path of one of both teams.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List transfers of credits, newest first. Amounts are GPU-hours of the reference GPU."""
+    api = open_api(ctx)
+    found = list(
+        api.items(
+            "credits/transfers",
+            most=_TRANSFERS_MAX,
+            status="pending" if pending else None,
+            team=team,
+        )
+    )
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    print_table(
+        ["ID", "POOL", "FROM", "TO", "AMOUNT", "STATUS", "BY", "REASON"],
+        [
+            [
+                str(each["id"])[-8:],
+                each["pool"],
+                each["sender"],
+                each["recipient"],
+                _hours(each["amount_ugpu_s"]),
+                each["status"],
+                each["asked_by"],
+                plain(each["reason"]),
+            ]
+            for each in found
+        ],
+        squeeze="REASON",
+    )
+
+
+@credits_app.command("approve")
+def credits_approve(
+    ctx: typer.Context,
+    transfer: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it.")],
+    note: Annotated[str, typer.Option("--note", help="A note for the person who asked.")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Approve a transfer that another person asked for."""
+    api = open_api(ctx)
+    path = f"credits/transfers/{_transfer_id(api, transfer)}/approve"
+    _print_transfer(api.post(path, {"note": note}), output)
+
+
+@credits_app.command("reject")
+def credits_reject(
+    ctx: typer.Context,
+    transfer: Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it.")],
+    note: Annotated[
+        str, typer.Option("--note", help="Why. Required for the transfer of another person.")
+    ] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Reject a transfer that another person asked for, or withdraw your own."""
+    api = open_api(ctx)
+    path = f"credits/transfers/{_transfer_id(api, transfer)}/reject"
+    _print_transfer(api.post(path, {"note": note}), output)
+
+
+def _print_transfer(shown: dict[str, Any], output: Format) -> None:
+    if output is not Format.TABLE:
+        print_data(shown, output)
+        return
+    fields = [
+        ("transfer", shown["id"]),
+        ("from", shown["sender"]),
+        ("to", shown["recipient"]),
+        ("amount", f"{_hours(shown['amount_ugpu_s'])} GPU-hours in {shown['pool']}"),
+        ("status", shown["status"]),
+    ]
+    if shown["status"] == "pending":
+        fields.append(("expires", shown["expires_at"]))
+    if shown["decided_by"] is not None:
+        fields.append(("decided by", shown["decided_by"]))
+    if shown["note"]:
+        fields.append(("note", plain(shown["note"])))
+    print_fields(fields)
+
+
+def _transfer_id(api: Api, given: str) -> str:
+    """Return the id of the transfer with this id, or of the pending one whose id ends like this."""
+    try:
+        return str(uuid.UUID(given))
+    except ValueError:
+        pass
+    pending = api.items("credits/transfers", most=_TRANSFERS_MAX, status="pending")
+    found = [str(each["id"]) for each in pending if str(each["id"]).endswith(given.lower())]
+    if len(found) != 1 or not given:
+        ending = f"{len(found)} transfers end" if found and given else "No pending transfer ends"
+        raise CliError(f"{ending} with {given[:40]!r}; `tidegate credits transfers` lists them.")
+    return found[0]
 
 
 def _entry(line: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ class TransferKind(StrEnum):
     ABOVE_CAP = "above_cap"
     EXPIRED = "expired"
     DIVIDEND = "dividend"
+    TRANSFERRED = "transferred"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,30 @@ def share_out(
                 transfers.append(Transfer(None, team, amount, TransferKind.DIVIDEND))
     pool = _book(books, pool, transfers, expires_at)
     return Settlement(tuple(books.values()), pool, tuple(transfers), {}, {}, {})
+
+
+def move(sender: Account, recipient: Account, amount: int) -> tuple[Account, Account]:
+    """Return both accounts after a transfer of `amount`, above 0.
+
+    The oldest earnings of the sender move first, with their expiry. They pay off a debt of the
+    recipient before they become its earnings. Raises ValueError unless the sender has that much.
+    """
+    if amount > sum(earning.amount for earning in sender.earnings):
+        raise ValueError(f"{sender.team} has no {amount} credits to transfer")
+    after = _spend(sender, amount)
+    kept = {earning.expires_at: earning.amount for earning in after.earnings}
+    earnings = {earning.expires_at: earning.amount for earning in recipient.earnings}
+    debt = max(0, -recipient.balance)
+    for earning in sender.earnings:
+        moved = earning.amount - kept.get(earning.expires_at, 0)
+        repaid = min(debt, moved)
+        debt -= repaid
+        if moved > repaid:
+            known = earnings.get(earning.expires_at, 0)
+            earnings[earning.expires_at] = known + moved - repaid
+    received = tuple(Earning(earnings[expires_at], expires_at) for expires_at in sorted(earnings))
+    balance = recipient.balance + amount
+    return after, Account(recipient.team, recipient.guaranteed, balance, received)
 
 
 def held_credits(borrowed: int, *, unsettled_s: float, settled_every_s: int) -> int:

@@ -98,6 +98,11 @@ def find_transfers(keys: Collection[UUID]) -> dict[UUID, Transfer]:
     return Transfer.objects.in_bulk(list(keys), field_name="key")
 
 
+def is_pending(transfer: Transfer) -> bool:
+    """Return whether nothing has resolved the transfer yet."""
+    return PendingTransfer.objects.filter(pk=transfer.pk).exists()
+
+
 def resolution_of(
     pending: Transfer,
     *,

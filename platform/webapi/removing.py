@@ -13,6 +13,7 @@ _WORDS = {
     "bank.creditbank": "a credit bank",
     "bank.creditlot": "credits",
     "bank.creditpool": "credits",
+    "bank.credittransfer": "transfers of credits",
     "bank.settlementline": "settled credits",
     "billing.meteredparty": "bills",
     "billing.rateline": "prices",

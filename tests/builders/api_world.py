@@ -17,6 +17,7 @@ from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_sec
 from builders.billing_builders import a_rate_card
 from builders.budget_builders import an_evaluated_budget
 from builders.cast import Cast, a_cast
+from builders.credit_builders import a_pending_transfer
 from builders.export_builders import an_export
 from builders.job_builders import a_job, an_array
 from builders.portal_builders import NOW, Company, a_company, a_pool
@@ -125,6 +126,7 @@ def a_world() -> World:
         "array_id": an_array(company, cast.bob).pk,
         "schedule_id": a_schedule(company, cast.bob).pk,
         "cycle_id": a_recorded_cycle().pk,
+        "transfer_id": a_pending_transfer(company, cast.research_admin).pk,
         "card_id": card.pk,
         "budget_id": an_evaluated_budget(cast.nlp).pk,
         "line_id": card.lines.filter(end=None)[0].pk,

@@ -272,6 +272,25 @@ TABLE: dict[tuple[str, str], Case] = {
     # Credits: everybody of the organization sees them, and its administrators switch the bank.
     ("GET", "credits"): a_case(MEMBERS, query="?organization=ai-company&pool=h100"),
     ("GET", "credits/statement"): a_case(MEMBERS, query="?team=ai-company/research/nlp&pool=h100"),
+    ("GET", "credits/transfers"): a_case(CUT_TO_ALL),
+    # The bank is off: who may transfer is told so.
+    ("POST", "credits/transfers"): a_case(
+        "401 409 409 409 403 403 403 403 403 403 404",
+        {
+            "sender": "ai-company/research/nlp",
+            "recipient": "ai-company/research/vision",
+            "pool": "h100",
+            "amount_ugpu_s": 1,
+            "reason": "for the deadline",
+        },
+    ),
+    # From nlp to inference, asked for by research_admin. The bank is off: who may is told so.
+    ("POST", "credits/transfers/<uuid:transfer_id>/approve"): a_case(
+        "401 409 409 403 409 403 403 403 403 403 404", {}
+    ),
+    ("POST", "credits/transfers/<uuid:transfer_id>/reject"): a_case(
+        "401 200 200 200 200 403 403 403 403 403 404", {"note": "not needed"}
+    ),
     ("GET", "organizations/<uuid:organization_id>/credit-bank"): a_case(MEMBERS),
     ("PATCH", "organizations/<uuid:organization_id>/credit-bank"): a_case(
         "401 200 200 403 403 403 403 403 403 403 404", {"is_on": True}, If_Match='"v1"'

@@ -402,6 +402,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/credits/transfers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List transfers of credits, newest first
+         * @description List transfers, newest first.
+         */
+        get: operations["list_credit_transfers"];
+        put?: never;
+        /**
+         * Transfer credits to another team, or ask for approval
+         * @description Inside a department its administrator transfers at once. Across departments the transfer is pending: an administrator of the other department or of the organization approves it, who did not ask. It expires after 7 days. Only credits above 0 can be transferred. The oldest move first and keep their expiry.
+         */
+        post: operations["transfer_credits"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/credits/transfers/{transfer_id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve a pending transfer of credits
+         * @description Repeating it changes nothing.
+         */
+        post: operations["approve_credit_transfer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/credits/transfers/{transfer_id}/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reject a pending transfer of credits, or withdraw your own
+         * @description Repeating it changes nothing.
+         */
+        post: operations["reject_credit_transfer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cycles": {
         parameters: {
             query?: never;
@@ -3215,6 +3279,54 @@ export interface components {
             /** @description Whether credits are settled and order spare GPUs. Use before the switch is never settled */
             is_on?: boolean;
         };
+        /** @description Credits that a person transferred from one team to another, or asked to. */
+        CreditTransfer: {
+            amount_ugpu_s: number;
+            /** Format: date-time */
+            asked_at: string;
+            /** @description Login of the person who asked */
+            asked_by: string;
+            /** Format: date-time */
+            decided_at: string | null;
+            /** @description Login of the second person */
+            decided_by: string | null;
+            /**
+             * Format: date-time
+             * @description When it expires by itself while it is pending
+             */
+            expires_at: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether you may approve or reject it */
+            may_approve: boolean;
+            /** @description Whether you asked for it */
+            may_withdraw: boolean;
+            /** @description What that person says of the decision */
+            note: string;
+            /** @description Name of the pool */
+            pool: string;
+            reason: string;
+            /** @description Path of the team that is paid */
+            recipient: string;
+            /** @description Path of the team that pays */
+            sender: string;
+            status: components["schemas"]["CreditTransferStatusEnum"];
+        };
+        CreditTransferPage: {
+            items: components["schemas"]["CreditTransfer"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `pending` - Pending
+         *     * `done` - Done
+         *     * `approved` - Approved
+         *     * `rejected` - Rejected
+         *     * `withdrawn` - Withdrawn
+         *     * `expired` - Expired
+         * @enum {string}
+         */
+        CreditTransferStatusEnum: "pending" | "done" | "approved" | "rejected" | "withdrawn" | "expired";
         /** @description Totals of the organizations with one currency, and their check. */
         CurrencySums: {
             check: components["schemas"]["ChargebackCheck"];
@@ -3337,6 +3449,14 @@ export interface components {
             items: components["schemas"]["DecisionLine"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /** @description A decision about a transfer. */
+        DecisionRequest: {
+            /**
+             * @description Why. Required for rejecting another person's transfer
+             * @default
+             */
+            note?: string;
         };
         /** @description The container image of jobs in a pool that name none. */
         DefaultImage: {
@@ -4688,6 +4808,22 @@ export interface components {
             slug: string;
             /** @description Path of the first team */
             team: string | null;
+        };
+        /** @description A transfer to carry out, or to ask approval for. */
+        NewTransferRequest: {
+            /**
+             * Format: int64
+             * @description At most the sender's transferable credits
+             */
+            amount_ugpu_s: number;
+            /** @description Name of the pool */
+            pool: string;
+            /** @description Why, for the statements of both */
+            reason: string;
+            /** @description Path of another team of the organization */
+            recipient: string;
+            /** @description Path of the team that pays */
+            sender: string;
         };
         /**
          * @description * `drain` - drain
@@ -6392,9 +6528,10 @@ export interface components {
          *     * `above_cap` - above_cap
          *     * `expired` - expired
          *     * `dividend` - dividend
+         *     * `transferred` - transferred
          * @enum {string}
          */
-        StatementLineKindEnum: "lent" | "common" | "above_cap" | "expired" | "dividend";
+        StatementLineKindEnum: "lent" | "common" | "above_cap" | "expired" | "dividend" | "transferred";
         /**
          * @description * `cancelled` - cancelled
          *     * `preempted` - preempted
@@ -6505,6 +6642,8 @@ export interface components {
             team: string;
             /** @description Balance in whole tenths of a day of the guarantee, which order spare GPUs */
             tenths: number;
+            /** @description What the team can transfer: the balance above 0, less pending transfers */
+            transferable_ugpu_s: number;
         };
         /** @description A team in a pool, without (`before`) and with (`after`) the change. */
         TeamEffect: {
@@ -8408,6 +8547,266 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_credit_transfers: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Slug of the organization. Default: all that you see */
+                organization?: string;
+                /** @description Name of the pool */
+                pool?: string;
+                /** @description Only this status */
+                status?: "approved" | "done" | "expired" | "pending" | "rejected" | "withdrawn";
+                /** @description Path of a team that sends or receives */
+                team?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreditTransferPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    transfer_credits: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTransferRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreditTransfer"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    approve_credit_transfer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                transfer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DecisionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreditTransfer"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reject_credit_transfer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                transfer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DecisionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreditTransfer"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -70,6 +70,7 @@ export type Quarantine = Schemas["Quarantine"];
 export type PoolCredits = Schemas["PoolCredits"];
 export type TeamCredits = Schemas["TeamCredits"];
 export type CreditStatement = Schemas["Statement"];
+export type CreditTransfer = Schemas["CreditTransfer"];
 export type CreditLine = Schemas["StatementLine"];
 export type CreditBank = Required<Schemas["CreditBank"]>;
 export type Chargeback = Schemas["ChargebackReport"];

@@ -1,10 +1,11 @@
-import { Select } from "@mantine/core";
+import { Button, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
 
 import { poolsQuery, treeQuery } from "../api/queries";
 import type { CreditStatement, Pool, PoolCredits, TeamCredits, TreeNode } from "../api/types";
-import { isWithin, teamsWhereIMay } from "../session/access";
+import { isWithin, may, teamsWhereIMay } from "../session/access";
 import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -22,6 +23,8 @@ import { dayLabel, monthChoices, monthLabel, monthOf } from "./months";
 import { OrderCard } from "./OrderCard";
 import { creditsQuery, creditStatementQuery } from "./queries";
 import { StatementCard } from "./StatementCard";
+import { TransferDialog } from "./TransferDialogs";
+import { departmentOf, InboxCard, TransfersCard } from "./TransfersCard";
 import "./credits.css";
 
 const LEAD = "Lending idle guaranteed GPUs earns credits, and borrowing pays them.";
@@ -94,16 +97,28 @@ function OfTeam({
   const present = new Date(useNowMs()).toISOString().slice(0, 7);
   const month = wanted ?? (statement.data === undefined ? present : monthOf(statement.data));
   const mine = credits.data?.teams.find((each) => each.team === team.path);
+  const mayTransfer = may(useSession(), "manage_quota", departmentOf(team));
+  const [isTransferring, setTransferring] = useState(false);
   return (
     <Page
       title={`Credits · ${slugOf(team.path)}`}
       lead={credits.data === undefined ? LEAD : <Lead credits={credits.data} mine={mine} pool={pool} />}
-      actions={credits.data?.is_on && organization && <BankMenu organization={organization} />}
+      actions={
+        credits.data?.is_on && (
+          <span className="inline">
+            {mine && mayTransfer && mine.transferable_ugpu_s > 0 && (
+              <Button onClick={() => setTransferring(true)}>Transfer credits…</Button>
+            )}
+            {organization && <BankMenu organization={organization} />}
+          </span>
+        )
+      }
     >
       <Choices team={team} pool={pool} teams={teams} pools={pools} months={monthChoices(present, month)} month={month} />
       <QueryView query={credits} loading={<Loading />}>
         {(found) => (
           <div className="rows">
+            {found.is_on && <InboxCard organization={team.organization} pool={pool} />}
             {!found.is_on && <BankIsOff organization={organization} hasBalances={found.settled_until !== null} />}
             {(found.is_on || found.settled_until !== null) && (
               <QueryView query={statement} loading={<Loading />}>
@@ -116,6 +131,7 @@ function OfTeam({
                     pool={pool}
                     organization={organization}
                     month={month}
+                    onTransfer={mayTransfer ? () => setTransferring(true) : undefined}
                   />
                 )}
               </QueryView>
@@ -123,6 +139,9 @@ function OfTeam({
           </div>
         )}
       </QueryView>
+      {isTransferring && mine && (
+        <TransferDialog team={team} mine={mine} teams={teams} pool={pool} onClose={() => setTransferring(false)} />
+      )}
       <p className="more">
         <CliLine command={`tidegate credits statement ${team.path} --pool ${pool.name} --month ${month}`} />
       </p>
@@ -204,6 +223,7 @@ function Found({
   pool,
   organization,
   month,
+  onTransfer,
 }: {
   credits: PoolCredits;
   mine: TeamCredits | undefined;
@@ -212,6 +232,7 @@ function Found({
   pool: Pool;
   organization: TreeNode | undefined;
   month: string;
+  onTransfer: (() => void) | undefined;
 }) {
   return (
     <>
@@ -222,6 +243,7 @@ function Found({
         <div className="rows">
           <ExpiringCard expiring={statement.expiring} device={pool.device} />
           {mine && <BuysCard mine={mine} pool={pool} />}
+          {mine && credits.is_on && <TransfersCard team={team} mine={mine} pool={pool} onTransfer={onTransfer} />}
         </div>
       </div>
     </>

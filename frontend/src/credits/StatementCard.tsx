@@ -60,11 +60,13 @@ export function StatementCard({ statement, device, month }: { statement: CreditS
 
 /** The opening balance with the sums of a month, and that they make the closing one. */
 function Sum({ statement, hours }: { statement: CreditStatement; hours: string }) {
-  const { earned, paid, dividend, expired } = totalsOf(statement.lines);
+  const { earned, paid, dividend, expired, received, given } = totalsOf(statement.lines);
   const parts = [
     [dividend, "+", "dividend"],
     [earned, "+", "earned"],
+    [received, "+", "received"],
     [paid, "−", "paid"],
+    [given, "−", "transferred"],
     [expired, "−", "expired"],
   ] as const;
   return (

@@ -10,6 +10,14 @@ function signed(value: Quantity, text: string): string {
   return value > 0 ? `+${text}` : text;
 }
 
+/** Reads GPU-hours with at most three decimals, as millionths of a GPU-second; null for anything else. */
+export function parseHours(text: string): number | null {
+  const [, whole, rest = ""] = /^(\d{1,9})(?:\.(\d{1,3}))?$/.exec(text.trim().replaceAll(",", "")) ?? [];
+  if (whole === undefined) return null;
+  const thousandths = BigInt(whole) * 1000n + BigInt(rest.padEnd(3, "0"));
+  return Number((thousandths * UGPU_S_PER_GPU_HOUR) / 1000n);
+}
+
 /** Credits as GPU-hours with at most one decimal, without a plus; `isColumn` keeps a 0, so that columns line up. */
 export function formatHours(ugpuS: Quantity, isColumn = false): string {
   return formatRatio(ugpuS, UGPU_S_PER_GPU_HOUR, 1, isColumn);
@@ -54,10 +62,11 @@ export function checkStatement({ opening_ugpu_s, closing_ugpu_s, lines }: Credit
 
 const sum = (lines: readonly CreditLine[]) => lines.reduce((total, line) => total + line.amount_ugpu_s, 0);
 
-/** What a month brought by lending and by dividends, and took for borrowing (above 0) and by expiry. */
+/** What a month brought and took, each above 0: by lending, borrowing, dividends, expiry and transfers. */
 export function totalsOf(lines: readonly CreditLine[]) {
   const isBorrowing = ({ kind, amount_ugpu_s }: CreditLine) =>
-    amount_ugpu_s < 0 && kind !== "expired" && kind !== "dividend";
+    amount_ugpu_s < 0 && kind !== "expired" && kind !== "dividend" && kind !== "transferred";
+  const transferred = lines.filter(({ kind }) => kind === "transferred");
   const lent = lines.filter(({ kind, amount_ugpu_s }) => kind === "lent" && amount_ugpu_s > 0);
   const earnedFrom = new Map<string, number>();
   for (const { other, amount_ugpu_s } of lent) earnedFrom.set(other, (earnedFrom.get(other) ?? 0) + amount_ugpu_s);
@@ -67,6 +76,8 @@ export function totalsOf(lines: readonly CreditLine[]) {
     paid: -sum(lines.filter(isBorrowing)),
     dividend: sum(lines.filter(({ kind }) => kind === "dividend")),
     expired: -sum(lines.filter(({ kind }) => kind === "expired")),
+    received: sum(transferred.filter((line) => line.amount_ugpu_s > 0)),
+    given: -sum(transferred.filter((line) => line.amount_ugpu_s < 0)),
   };
 }
 
@@ -83,6 +94,8 @@ export function entryOf({ kind, other, amount_ugpu_s: amount }: CreditLine, word
       return "expired";
     case "dividend":
       return "dividend from the common account";
+    case "transferred":
+      return `transferred ${amount > 0 ? "from" : "to"} ${slugOf(other)}`;
   }
 }
 

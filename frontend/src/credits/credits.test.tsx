@@ -6,7 +6,7 @@ import { aCreditStatement, someCredits, theCreditBank, theCredits } from "../../
 import { aProblem } from "../../mock/http.ts";
 import { aSession } from "../../mock/company.ts";
 import { accessibilityFaults, open, type Override } from "../test/render";
-import { checkBalances, checkStatement, daysOfGuarantee, formatDays, placeOf, totalsOf } from "./amounts";
+import { checkBalances, checkStatement, daysOfGuarantee, entryOf, formatDays, parseHours, placeOf, totalsOf } from "./amounts";
 import { lasting } from "./BuysCard";
 import { byMonth } from "./ExpiringCard";
 import { monthChoices, monthOf } from "./months";
@@ -67,6 +67,27 @@ describe("amounts", () => {
     expect(lasting(14_880 * GPU_HOUR, 40, 1000)).toBe("15.5 days");
     expect(lasting(14_880 * GPU_HOUR, 40, 2000)).toBe("7.8 days");
     expect(lasting(0, 40, 1000)).toBe("–");
+  });
+
+  it("are read from GPU-hours exactly, and only from these", () => {
+    expect(["500", " 12.5 ", "1,000.125", "0"].map(parseHours)).toEqual([
+      500 * GPU_HOUR,
+      45_000_000_000,
+      3_600_450_000_000,
+      0,
+    ]);
+    expect(["", "-1", "1e3", "1.2345", "many"].map(parseHours)).toEqual([null, null, null, null, null]);
+  });
+
+  it("that people transferred are neither earned nor paid", () => {
+    const line = (hours: number) =>
+      ({ day: "2026-11-20", kind: "transferred", other: "a/b/vision", amount_ugpu_s: hours * GPU_HOUR, balance_ugpu_s: 0 }) as const;
+    const { earned, paid, received, given } = totalsOf([line(3), line(-5)]);
+    expect([earned, paid, received, given].map((value) => value / GPU_HOUR + 0)).toEqual([0, 0, 3, 5]);
+    expect([line(3), line(-5)].map((each) => entryOf(each, "GPUs"))).toEqual([
+      "transferred from vision",
+      "transferred to vision",
+    ]);
   });
 
   it("expire month by month", () => {
@@ -192,6 +213,84 @@ describe("credits page", () => {
       path.endsWith("/statement") ? aProblem(404, "not_found", "There is no team nlp here.") : undefined;
     open(OF_NLP, { override });
     expect(await screen.findByText("There is no team nlp here.")).toBeInTheDocument();
+  });
+});
+
+describe("transfers of credits", () => {
+  it("are asked for with an amount that the team has, once", async () => {
+    const { user, requests, container } = open(OF_NLP);
+    const card = await region("Transfer credits");
+    expect(rowsOf(card).slice(0, 4)).toEqual([
+      "TransferRule",
+      "Inside researchby its administrator, at once",
+      "To other departmentswith their approval",
+      "Most that nlp can transfer14,880 GPU-h",
+    ]);
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(card.getByRole("button", { name: "Transfer credits…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    await user.click(dialog.getByRole("button", { name: "Transfer" }));
+    expect(dialog.getByText("Give a number such as 500 or 12.5.")).toBeInTheDocument();
+    await user.click(dialog.getByRole("combobox", { name: "To" }));
+    await user.click(await screen.findByRole("option", { name: "ai-company/production/inference" }));
+    await user.type(dialog.getByRole("textbox", { name: "Amount, GPU-h" }), "14880.5");
+    await user.type(dialog.getByRole("textbox", { name: "Reason" }), "for the deadline");
+    await user.click(dialog.getByRole("button", { name: "Transfer" }));
+    expect(dialog.getByText("At most 14,880 GPU-h.")).toBeInTheDocument();
+    await user.clear(dialog.getByRole("textbox", { name: "Amount, GPU-h" }));
+    await user.type(dialog.getByRole("textbox", { name: "Amount, GPU-h" }), "22.5");
+    await user.click(dialog.getByRole("button", { name: "Transfer" }));
+    expect(await screen.findByText("The transfer to inference waits for approval.")).toBeInTheDocument();
+    const sent = requests.filter(({ method }) => method === "POST");
+    expect(sent.map(({ body }) => body)).toEqual([
+      {
+        sender: "ai-company/research/nlp",
+        recipient: "ai-company/production/inference",
+        pool: "h100",
+        amount_ugpu_s: 81_000_000_000,
+        reason: "for the deadline",
+      },
+    ]);
+    expect(sent[0]?.headers["idempotency-key"]).toMatch(/.{16}/);
+  });
+
+  it("wait in an inbox for those who may approve, and are rejected with a note only", async () => {
+    const { user, requests } = open(OF_NLP);
+    const inbox = await region("Waiting for your approval");
+    expect(inbox.getAllByRole("row")).toHaveLength(2);
+    expect(inbox.getByText("inference → nlp")).toBeInTheDocument();
+    await user.click(inbox.getByRole("button", { name: "Reject…" }));
+    const dialog = within(await screen.findByRole("dialog", { name: "Reject the transfer?" }));
+    expect(dialog.getByRole("button", { name: "Reject" })).toBeDisabled();
+    await user.type(dialog.getByRole("textbox", { name: "Note" }), "not needed");
+    await user.click(dialog.getByRole("button", { name: "Reject" }));
+    expect(await screen.findByText("The transfer to nlp is rejected.")).toBeInTheDocument();
+    await user.click(inbox.getByRole("button", { name: "Approve…" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Approve" }));
+    await waitFor(() => expect(requests.filter(({ method }) => method === "POST")).toHaveLength(2));
+    const sent = requests.filter(({ method }) => method === "POST");
+    expect(sent.map(({ path, body }) => [path.split("/").slice(-2).join("/"), body])).toEqual([
+      ["0197a000-0000-7000-8000-0000000c0003/reject", { note: "not needed" }],
+      ["0197a000-0000-7000-8000-0000000c0003/approve", { note: "" }],
+    ]);
+  });
+
+  it("of one's own are withdrawn, and refusals are shown in the API's words", async () => {
+    const override: Override = ({ method }) =>
+      method === "POST" ? aProblem(409, "conflict", "This transfer is expired and waits for nobody.") : undefined;
+    const { user } = open(OF_NLP, { override });
+    const card = await region("Transfer credits");
+    await user.click(await card.findByRole("button", { name: "Withdraw…" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Withdraw" }));
+    expect(await screen.findByText("This transfer is expired and waits for nobody.")).toBeInTheDocument();
+  });
+
+  // Planted: the button for everybody.
+  it("are for administrators of the department", async () => {
+    open(OF_NLP, { company: aCompany({ session: reader() }) });
+    const card = await region("Transfer credits");
+    expect(card.getByText("The administrators of research transfer its teams' credits.")).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: "Transfer credits…" })).toBeNull();
   });
 });
 

@@ -24,6 +24,22 @@ export function creditStatementQuery(team: string, pool: string, month: string |
   });
 }
 
+/** Transfers of credits, newest first: of an organization, or of one team as sender or recipient. */
+export function creditTransfersQuery(filter: {
+  organization?: string;
+  team?: string;
+  pool: string;
+  status?: "pending";
+  limit?: number;
+}) {
+  return queryOptions({
+    queryKey: ["quotas", "credit-transfers", filter],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/credits/transfers", { params: { query: { limit: 100, ...filter } }, signal })),
+    refetchInterval: REFRESH_MS,
+  });
+}
+
 /** The switch of an organization's credit bank. */
 export function creditBankQuery(organizationId: string) {
   return queryOptions({

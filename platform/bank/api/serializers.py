@@ -58,6 +58,9 @@ class TeamCreditsSerializer(serializers.Serializer[Any]):
     balance_ugpu_s = serializers.IntegerField()
     floor_ugpu_s = serializers.IntegerField(help_text="At this balance borrowing is unpaid")
     cap_ugpu_s = serializers.IntegerField(help_text="Earnings above it go to the common account")
+    transferable_ugpu_s = serializers.IntegerField(
+        help_text="What the team can transfer: the balance above 0, less pending transfers"
+    )
     tenths = serializers.IntegerField(
         help_text="Balance in whole tenths of a day of the guarantee, which order spare GPUs"
     )

@@ -11,8 +11,9 @@ from bank.models import CreditBank, CreditPool
 from bank.settling import settle_due
 from bank.statements import credits_in, statement_of
 from bank.switching import bank_of, change_bank
+from builders.api_callers import by_token
 from builders.billing_builders import a_metered_attempt, at
-from builders.portal_builders import Company, a_company, an_actor
+from builders.portal_builders import Company, a_company, a_grant, a_user, an_actor
 from primitives.errors import Forbidden, PreconditionFailed
 from tenants.access import Actor
 from tenants.roles import Role
@@ -108,3 +109,43 @@ def test_a_team_lead_sees_the_bank_and_may_not_switch_it(company: Company) -> No
         change_bank(
             company.organization.pk, {"is_on": False}, actor=lead, if_version=1, now=at(3_700)
         )
+
+
+def test_transfers_over_rest(company: Company) -> None:
+    """The list says who may decide; the answer of a repeat with the same key is the first one."""
+    people = {}
+    for name, node in (("ann", company.research), ("pam", company.production)):
+        user = a_user(company.organization, name)
+        a_grant(user, Role.DEPARTMENT_ADMIN, node)
+        people[name] = by_token(user)
+    body = {
+        "sender": "vision",
+        "recipient": "inference",
+        "pool": "h100",
+        "amount_ugpu_s": GPU_HOUR,
+        "reason": "for the deadline",
+    }
+    made = people["ann"].post("credits/transfers", body, Idempotency_Key="once")
+    assert made.status_code == 201, made.content
+    transfer = made.json()
+    assert {name: transfer[name] for name in ("status", "sender", "recipient", "asked_by")} == {
+        "status": "pending",
+        "sender": "ai-company/research/vision",
+        "recipient": "ai-company/production/inference",
+        "asked_by": "ann@ai-company",
+    }
+    assert people["ann"].post("credits/transfers", body, Idempotency_Key="once").json() == transfer
+
+    def rights(name: str) -> list[tuple[bool, bool]]:
+        items = people[name].get("credits/transfers?status=pending&team=inference").json()["items"]
+        return [(item["may_approve"], item["may_withdraw"]) for item in items]
+
+    assert (rights("ann"), rights("pam")) == ([(False, True)], [(True, False)])
+    path = f"credits/transfers/{transfer['id']}"
+    assert people["pam"].post(f"{path}/reject", {}).status_code == 400
+    approved = people["pam"].post(f"{path}/approve", {}).json()
+    assert (approved["status"], approved["decided_by"]) == ("approved", "pam@ai-company")
+    assert (rights("ann"), rights("pam")) == ([], [])
+    found = people["ann"].get("credits?organization=ai-company&pool=h100").json()["teams"]
+    left = {team["team"].split("/")[-1]: team["transferable_ugpu_s"] for team in found}
+    assert (left["nlp"], left["vision"]) == (0, 8 * GPU_HOUR // 3 - GPU_HOUR)

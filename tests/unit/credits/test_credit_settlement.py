@@ -19,6 +19,7 @@ from credits.settlement import (
     TransferKind,
     expire,
     held_credits,
+    move,
     settle,
     share_out,
 )
@@ -158,6 +159,21 @@ def test_a_debt_takes_up_what_is_earned_before_a_lot_is_made() -> None:
     accounts = [Account("a", 10, 0), Account("b", 10, -4)]
     settled = settle(accounts, 4, Interval(1, {"a": 20, "b": 0}), expires_at=9)
     assert settled.accounts[1] == Account("b", 10, 6, (Earning(6, 9),))
+
+
+def test_a_transfer_moves_the_oldest_earnings_with_their_expiry() -> None:
+    """Both have earnings that expire at 7. Planted: a debt that becomes earnings."""
+    sender = Account("a", 10, 9, (Earning(4, 5), Earning(5, 7)))
+    recipient = Account("b", 10, 2, (Earning(2, 7),))
+    assert move(sender, recipient, 6) == (
+        Account("a", 10, 3, (Earning(3, 7),)),
+        Account("b", 10, 8, (Earning(4, 5), Earning(4, 7))),
+    )
+    in_debt = Account("b", 10, -5)
+    assert move(sender, in_debt, 6)[1] == Account("b", 10, 1, (Earning(1, 7),))
+    assert move(sender, in_debt, 4)[1] == Account("b", 10, -1)
+    with pytest.raises(ValueError, match="a has no 10 credits to transfer"):
+        move(sender, recipient, 10)
 
 
 def test_a_hold_is_an_hour_of_borrowing_and_dies_by_itself() -> None:

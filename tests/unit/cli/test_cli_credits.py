@@ -1,0 +1,103 @@
+"""`tidegate credits`: transfers, approvals and rejections."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.cli_server import Server, a_server
+
+ID = "0197a000-0000-7000-8000-0000abcd0003"
+GPU_HOUR = 3_600_000_000
+
+
+def a_transfer(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": ID,
+        "pool": "h100",
+        "sender": "ai-company/research/nlp",
+        "recipient": "ai-company/production/inference",
+        "amount_ugpu_s": 500 * GPU_HOUR,
+        "reason": "for the CVPR deadline",
+        "status": "pending",
+        "asked_by": "dora@ai-company",
+        "asked_at": "2026-11-20T09:00:00Z",
+        "expires_at": "2026-11-27T09:00:00Z",
+        "decided_by": None,
+        "decided_at": None,
+        "note": "",
+        "may_approve": False,
+        "may_withdraw": True,
+        **changes,
+    }
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    server = a_server(monkeypatch, str(tmp_path))
+    server.routes["GET credits/transfers"] = {"items": [a_transfer()], "next": None}
+    server.routes["POST credits/transfers"] = a_transfer(amount_ugpu_s=45 * GPU_HOUR // 2)
+    return server
+
+
+def test_a_transfer_is_sent_in_the_unit_of_the_api(server: Server) -> None:
+    """Against: an amount by way of a float; no key, so that a repeat transfers twice."""
+    ran = server.run(
+        *("credits", "transfer", "nlp", "inference", "22.5"),
+        *("--pool", "h100", "--reason", "for the CVPR deadline"),
+    )
+    assert ran.out.splitlines() == [
+        f"transfer  {ID}",
+        "from      ai-company/research/nlp",
+        "to        ai-company/production/inference",
+        "amount    22.5 GPU-hours in h100",
+        "status    pending",
+        "expires   2026-11-27T09:00:00Z",
+    ]
+    sent = server.requests[-1]
+    assert json.loads(sent.content) == {
+        "sender": "nlp",
+        "recipient": "inference",
+        "pool": "h100",
+        "amount_ugpu_s": 81_000_000_000,
+        "reason": "for the CVPR deadline",
+    }
+    assert len(sent.headers["idempotency-key"]) == 36
+
+
+@pytest.mark.parametrize("amount", ["-1", "1e9", "1.2345", "many", ""])
+def test_an_amount_is_gpu_hours(server: Server, amount: str) -> None:
+    ran = server.run("credits", "transfer", "a", "b", "--reason", "x", "--", amount)
+    assert (ran.exit_code, server.requests) == (2, [])
+    assert "Give GPU-hours such as 500 or 12.5" in ran.err
+
+
+def test_transfers_are_listed_and_decided_by_the_end_of_their_id(server: Server) -> None:
+    assert server.run("credits", "transfers", "--pending").out.splitlines() == [
+        "ID        POOL  FROM                     TO                               AMOUNT"
+        "  STATUS   BY               REASON",
+        "abcd0003  h100  ai-company/research/nlp  ai-company/production/inference   500.0"
+        "  pending  dora@ai-company  for the CVPR deadline",
+    ]
+    assert server.requests[-1].url.params["status"] == "pending"
+    server.routes[f"POST credits/transfers/{ID}/approve"] = a_transfer(
+        status="approved", decided_by="pam@ai-company", note="welcome"
+    )
+    ran = server.run("credits", "approve", "abcd0003", "--note", "welcome")
+    assert ran.out.splitlines()[4:] == [
+        "status      approved",
+        "decided by  pam@ai-company",
+        "note        welcome",
+    ]
+    server.routes[f"POST credits/transfers/{ID}/reject"] = a_transfer(status="withdrawn")
+    assert "withdrawn" in server.run("credits", "reject", ID).out
+    assert json.loads(server.requests[-1].content) == {"note": ""}
+
+
+def test_an_unknown_end_of_an_id_is_refused(server: Server) -> None:
+    ran = server.run("credits", "approve", "ffff")
+    assert ran.exit_code == 2
+    assert "No pending transfer ends with 'ffff'" in ran.err
