@@ -31,7 +31,8 @@ from quotas.models import Quota
 
 pytestmark = pytest.mark.kube
 
-DEFINITION = Path(__file__).parents[1] / "recordings" / "kubernetes" / "volcano_jobs.yaml"
+RECORDINGS = Path(__file__).parents[1] / "recordings" / "manifests"
+DEFINITION = RECORDINGS.parent / "kubernetes" / "volcano_jobs.yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACE = team_namespace(TEAM)
 
@@ -205,6 +206,39 @@ def test_torch_has_a_rank_for_each_pod(rig: KubernetesRig) -> None:
         f"{rank} of 3 at {name}-main-0-0.{name}:29500\n" for rank in (1, 2, 0)
     ]
     rig.connector.forget(workload.key)
+
+
+def test_a_master_waits_for_its_workers_and_is_run_again_in_its_pod(rig: KubernetesRig) -> None:
+    """The file of an MPI job, with other commands. Its first task is rank 0, and starts last.
+
+    Planted: OnFailure without any try more than the first.
+    """
+    found = yaml.safe_load((RECORDINGS / "volcano-mpi.yaml").read_text())
+    marker = rig.scratch / "mpi"
+    master, worker = (task["template"]["spec"]["containers"][0] for task in found["spec"]["tasks"])
+    master["command"] = ["/bin/sh", "-c"]
+    master["args"] = [
+        f"[ -e {marker} ] && exec echo $VC_MPIWORKER_NUM; ls {marker}.up; touch {marker}; exit 1"
+    ]
+    worker["command"] = ["/bin/sh", "-c", f"touch {marker}.up; exec sleep 1000"]
+    text = yaml.safe_dump(found).replace("{", "{{").replace("}", "}}")
+    workload = a_manifest(text, "")
+    start(rig, workload)
+    ended = until_released(rig.connector, workload.key)
+    assert (ended.outcome, ended.exit_codes[0]) == (Outcome.SUCCEEDED, 0)
+    assert rig.log(workload.key).splitlines()[-1] == "2"
+    rig.connector.forget(workload.key)
+
+
+@pytest.mark.parametrize("name", ["job", "tensorflow", "mpi", "pytorch"])
+def test_a_cluster_takes_the_files_that_people_publish(rig: KubernetesRig, name: str) -> None:
+    """The server, its webhooks and Pod Security accept the JobSet and its Pods.
+
+    Planted: the folder with the hosts mounted twice.
+    """
+    text = (RECORDINGS / f"volcano-{name}.yaml").read_text()
+    workload = a_manifest(text.replace("{", "{{").replace("}", "}}"), "")
+    assert try_manifest(rig.options, rig.cluster_id, workload) == ManifestTrial()
 
 
 def test_a_cluster_without_volcano_refuses_it_in_the_plan(
