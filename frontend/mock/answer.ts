@@ -28,7 +28,7 @@ import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 import { anExport, theExports } from "./exports.ts";
-import { theSchedules } from "./schedules.ts";
+import { theRunsOf, theSchedules } from "./schedules.ts";
 import { theDay } from "./today.ts";
 
 export interface Company {
@@ -240,7 +240,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "exports":
       return request.method === "POST" ? { status: 201, body: anExport() } : page(theExports(), request.query);
     case "schedules":
-      return schedules(request, id);
+      return schedules(request, id, action);
     case "audit-events":
       return auditEvents(request);
   }
@@ -719,7 +719,7 @@ function reconciliations({ method, query }: MockRequest, id?: string): MockAnswe
 }
 
 /** Schedules; changes are answered, but not remembered. A new one is nightly. */
-function schedules({ method, query, body }: MockRequest, id = ""): MockAnswer {
+function schedules({ method, query, body }: MockRequest, id = "", part = ""): MockAnswer {
   const known = theSchedules();
   if (id === "" && method === "GET") return page(known, query);
   if (id === "") {
@@ -732,7 +732,9 @@ function schedules({ method, query, body }: MockRequest, id = ""): MockAnswer {
   const found = known.find((schedule) => schedule.id === id);
   if (found === undefined) return aProblem(404, "not_found", "There is no such schedule that you can see.");
   if (method === "DELETE") return { status: 204 };
-  return { status: 200, body: { ...found, ...(body as object | undefined), next_runs: [], request: null } };
+  if (part === "runs") return page(theRunsOf(found), query);
+  const runs = found.next_at === null ? [] : [0, 1, 2].map((day) => iso(Date.parse(found.next_at ?? "") + day * 86_400_000));
+  return { status: 200, body: { ...found, ...(body as object | undefined), next_runs: runs, request: null } };
 }
 
 function auditEvents({ query }: MockRequest): MockAnswer {

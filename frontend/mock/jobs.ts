@@ -103,6 +103,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     signals_shell_only: false,
     notes: [],
     depends_on: [],
+    schedule: null,
     array: null,
     ...change,
   };
@@ -218,7 +219,13 @@ export function theJobs(): JobDetail[] {
       node_count: 63,
       current_attempt: anAttempt({ guaranteed_mgpu: 280 * GPU, borrowed_mgpu: 220 * GPU }),
     }),
-    aJob({ id: uuid(0x9001), name: "segment-anything", node_count: 12, mgpu: 100 * GPU }),
+    aJob({
+      id: uuid(0x9001),
+      name: "segment-anything",
+      node_count: 12,
+      mgpu: 100 * GPU,
+      schedule: { id: "01935000-0000-7000-8000-0000000bb001", name: "nightly-eval" },
+    }),
     aJob({
       id: uuid(0x9002),
       name: "sandbox-sweep",

@@ -1,5 +1,5 @@
 /** Schedules of the mock's company: one that runs, one whose last run was skipped, one suspended. */
-import type { Schedule } from "../src/api/types";
+import type { Schedule, ScheduleRun } from "../src/api/types";
 import { iso } from "./company.ts";
 
 const HOUR_MS = 3_600_000;
@@ -53,5 +53,18 @@ export function theSchedules(): Schedule[] {
       last_run: null,
       can: [],
     }),
+  ];
+}
+
+/** The runs of a schedule, newest first: its last one, one that was refused, one that succeeded. */
+export function theRunsOf(schedule: Schedule): ScheduleRun[] {
+  if (schedule.last_run === null) return [];
+  const last = Date.parse(schedule.last_run.scheduled_at);
+  const [second, third] = [24, 48].map((hours) => iso(last - hours * HOUR_MS)) as [string, string];
+  const job = { id: "01935000-0000-7000-8000-000000009001", name: schedule.name, state: "succeeded" as const };
+  return [
+    schedule.last_run,
+    { scheduled_at: second, at: second, outcome: "refused", reason: "The pool h100 is archived.", job: null },
+    { scheduled_at: third, at: third, outcome: "submitted", reason: null, job },
   ];
 }

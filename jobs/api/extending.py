@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from jobs.actions.extending import LONGEST_S, extend_job
 from jobs.api import serializers as shapes
 from jobs.api.rendering import Rights, detail_body, written
-from jobs.reading.queries import get_content, get_dependencies, get_job
+from jobs.reading.queries import get_content, get_dependencies, get_job, get_schedule
 from jobs.whatif.extension import ExtensionPlan, body_of, plan_extension
 from primitives.clock import SystemClock
 from primitives.errors import Conflict
@@ -122,7 +122,16 @@ class JobExtend(APIView):
         content = get_content(view, actor=actor, now=now)
         rights = Rights(actor)
         return Response(
-            written(detail_body(view, content, get_dependencies(view), rights=rights, now=now))
+            written(
+                detail_body(
+                    view,
+                    content,
+                    get_dependencies(view),
+                    get_schedule(view),
+                    rights=rights,
+                    now=now,
+                )
+            )
         )
 
 

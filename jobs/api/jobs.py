@@ -32,6 +32,7 @@ from jobs.reading.queries import (
     get_content,
     get_dependencies,
     get_job,
+    get_schedule,
     list_jobs,
     row_of,
 )
@@ -195,7 +196,14 @@ class JobDetail(APIView):
         content = get_content(view, actor=actor, now=now)
         return Response(
             written(
-                detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now)
+                detail_body(
+                    view,
+                    content,
+                    get_dependencies(view),
+                    get_schedule(view),
+                    rights=Rights(actor),
+                    now=now,
+                )
             )
         )
 
@@ -289,5 +297,14 @@ def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Resp
     view = get_job(job_id, actor=actor, now=now)
     content = get_content(view, actor=actor, now=now)
     return Response(
-        written(detail_body(view, content, get_dependencies(view), rights=Rights(actor), now=now))
+        written(
+            detail_body(
+                view,
+                content,
+                get_dependencies(view),
+                get_schedule(view),
+                rights=Rights(actor),
+                now=now,
+            )
+        )
     )

@@ -14,7 +14,7 @@ import orjson
 
 from jobs.access import may_read_content, may_see
 from jobs.lifecycle import FINAL, OPEN, WAITING
-from jobs.models import JobOrigin, JobState, Launch
+from jobs.models import JobOrigin, JobState, Launch, Schedule
 from jobs.queue.reason_documents import ISO, iso
 from jobs.reading.endings import exit_code_meaning, ignored_notice
 from jobs.reading.explaining import waiting_explanation
@@ -110,6 +110,7 @@ def detail_body(
     view: JobView,
     content: JobContent,
     dependencies: Sequence[DependencyRow],
+    schedule: Schedule | None,
     *,
     rights: Rights,
     now: datetime,
@@ -121,6 +122,7 @@ def detail_body(
         "environment": content.environment,
         "notes": content.notes,
         **content.stored,
+        "schedule": None if schedule is None else {"id": schedule.pk, "name": schedule.name},
         "depends_on": [_dependency_body(row, actor=rights.actor) for row in dependencies],
     }
 

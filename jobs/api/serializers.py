@@ -286,6 +286,13 @@ class DependencySerializer(serializers.Serializer[Any]):
     )
 
 
+class ScheduleOfJobSerializer(serializers.Serializer[Any]):
+    """The schedule that submitted a job."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+
+
 class JobDetailSerializer(JobSerializer):
     """A job with its script, environment and dependencies."""
 
@@ -298,6 +305,9 @@ class JobDetailSerializer(JobSerializer):
         help_text="null if the caller may not read it",
     )
     notes = NoteSerializer(many=True)
+    schedule = ScheduleOfJobSerializer(
+        allow_null=True, help_text="The schedule that submitted it; null for other jobs"
+    )
     depends_on = DependencySerializer(many=True)
 
 

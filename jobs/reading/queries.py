@@ -27,7 +27,17 @@ from clusters.models import Cluster
 from connectors.registry import kinds_where
 from jobs.access import may_read_content, visible_arrays, visible_jobs
 from jobs.lifecycle import NOT_STARTED, WAITING
-from jobs.models import Attempt, AttemptState, Condition, Dependency, Job, JobEvent, JobState
+from jobs.models import (
+    Attempt,
+    AttemptState,
+    Condition,
+    Dependency,
+    Job,
+    JobEvent,
+    JobState,
+    Schedule,
+    ScheduleRun,
+)
 from jobs.queue.dependencies import array_states
 from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
@@ -399,6 +409,18 @@ def get_dependencies(view: JobView) -> list[DependencyRow]:
         row if row.array_id is None else row._replace(predecessor__state=states.get(row.array_id))
         for row in rows
     ]
+
+
+def get_schedule(view: JobView) -> Schedule | None:
+    """Return the schedule that submitted a visible job, or the array of that job.
+
+    It may be deleted.
+    """
+    runs = ScheduleRun.objects.select_related("schedule")
+    array = view.job.array_id
+    found = runs.filter(job=view.job.id) if array is None else runs.filter(job__array=array)
+    run = found.first()
+    return None if run is None else run.schedule
 
 
 def get_attempts(job_id: UUID, *, actor: Actor) -> list[AttemptRow]:

@@ -78,6 +78,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("team", job["team"]),
             ("user", job["user"]),
             ("pool", _pool(job)),
+            ("schedule", _schedule(job)),
             ("array", job["array"] and f"{job['array']['id']}, {job['array']['size']} tasks"),
             (_devices(job), _size(job, granted_mgpu=attempt.get("mgpu"))),
             ("features", ", ".join(job["features"]) or None),
@@ -119,6 +120,11 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("waits because", (job["explanation"] or {}).get("sentence")),
         ]
     )
+
+
+def _schedule(job: Mapping[str, Any]) -> str | None:
+    schedule = job.get("schedule")
+    return schedule and f"{schedule['name']} ({schedule['id']})"
 
 
 def _launch(job: Mapping[str, Any]) -> str | None:

@@ -46,6 +46,7 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "device": "gpu",
         "array": None,
         "depends_on": [],
+        "schedule": None,
         "submitted_at": "2026-11-21T12:00:00Z",
         "started_at": None,
         "ended_at": None,

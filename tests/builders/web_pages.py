@@ -43,6 +43,7 @@ PAGES = {
         for tab in ("log", "timeline", "reasons", "decisions", "attempts", "script")
     ],
     "/schedules": ["/schedules"],
+    "/schedules/$scheduleId": ["/schedules/SCHEDULE"],
     "/submit": ["/submit", "/submit?door=sbatch"],
     "/chargeback": ["/chargeback?period=last-month&group=department"],
     "/chargeback/jobs": [f"/chargeback/jobs?{PERIOD}&node=ai-company"],
@@ -102,12 +103,12 @@ def wait_for(address: str) -> None:
 
 def every_address(page: Page, address: str) -> list[str]:
     """Return the paths of all pages, with ids of made-up items in place of names."""
-    plan, cycle = (
+    plan, cycle, schedule = (
         first_link(page, f"{address}{at}", at)
-        for at in ("/quota-changes", "/decisions?view=cycles")
+        for at in ("/quota-changes", "/decisions?view=cycles", "/schedules")
     )
     return [
-        path.replace("PLAN", plan).replace("CYCLE", cycle)
+        path.replace("PLAN", plan).replace("CYCLE", cycle).replace("SCHEDULE", schedule)
         for paths in PAGES.values()
         for path in paths
     ]

@@ -4187,6 +4187,8 @@ export interface components {
             requeue_on: string[];
             /** @description All its nodes are in one such domain; it waits until they can be */
             required_topology: components["schemas"]["TopologyLevel"] | components["schemas"]["NullEnum"];
+            /** @description The schedule that submitted it; null for other jobs */
+            schedule: components["schemas"]["ScheduleOfJob"] | null;
             /** @description null if the caller may not read it */
             script: string | null;
             /** @description null: as long before the time limit as the priority class's grace */
@@ -6302,6 +6304,12 @@ export interface components {
             time_zone: string;
             /** @description Username of the owner */
             user: string;
+        };
+        /** @description The schedule that submitted a job. */
+        ScheduleOfJob: {
+            /** Format: uuid */
+            id: string;
+            name: string;
         };
         SchedulePage: {
             items: components["schemas"]["Schedule"][];

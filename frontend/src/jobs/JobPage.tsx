@@ -331,6 +331,13 @@ function PlanCard({ job }: { job: JobDetail }) {
           )}
           {job.launch === "batch" && <Fact name="Script">{batchText(job)}</Fact>}
           {job.launch === "manifest" && <Fact name="Script">Kubernetes manifest</Fact>}
+          {job.schedule && (
+            <Fact name="Schedule">
+              <Link to="/schedules/$scheduleId" params={{ scheduleId: job.schedule.id }}>
+                {job.schedule.name}
+              </Link>
+            </Fact>
+          )}
           <Fact name="Type">{job.type.replaceAll("_", " ")}</Fact>
           {job.checkpoint_path && (
             <Fact name="Checkpoint">

@@ -1,4 +1,4 @@
-import { infiniteQueryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, unwrap } from "../api/client";
 
@@ -18,6 +18,33 @@ export function schedulesQuery(team: string | undefined) {
       unwrap(
         client.GET("/api/v1/schedules", {
           params: { query: { limit: PAGE_LIMIT, cursor: pageParam, team } },
+          signal,
+        }),
+      ),
+  });
+}
+
+/** One schedule, with its next runs. */
+export function scheduleQuery(id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "schedules", "one", id],
+    refetchInterval: REFRESH_MS,
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/schedules/{schedule_id}", { params: { path: { schedule_id: id } }, signal })),
+  });
+}
+
+/** Its runs, newest first. */
+export function scheduleRunsQuery(id: string) {
+  return infiniteQueryOptions({
+    queryKey: ["jobs", "schedules", "runs", id],
+    refetchInterval: REFRESH_MS,
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/schedules/{schedule_id}/runs", {
+          params: { path: { schedule_id: id }, query: { limit: PAGE_LIMIT, cursor: pageParam } },
           signal,
         }),
       ),

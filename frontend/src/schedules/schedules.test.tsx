@@ -36,4 +36,27 @@ describe("schedules", () => {
     expect(await screen.findByText("nightly-eval is deleted")).toBeInTheDocument();
     expect(requests.find(({ method }) => method === "DELETE")?.path).toContain("/schedules/01935000");
   });
+
+  it("has a page of one with all of its runs", async () => {
+    const { user, container } = open("/schedules");
+    await user.click(await screen.findByRole("link", { name: "nightly-eval" }));
+    expect(await screen.findByRole("heading", { name: "nightly-eval" })).toBeInTheDocument();
+    const rows = within(await screen.findByRole("table", { name: "Runs" })).getAllByRole("row").slice(1);
+    expect(rows).toHaveLength(3);
+    expect(rows[1]).toHaveTextContent("refused: The pool h100 is archived.");
+    expect(within(rows[2] as HTMLElement).getByRole("link", { name: "succeeded" })).toHaveAttribute(
+      "href",
+      "/jobs/01935000-0000-7000-8000-000000009001",
+    );
+    expect(screen.getByText("the new run is skipped")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("leads from a job to its schedule", async () => {
+    open("/jobs/01935000-0000-7000-8000-000000009001");
+    expect(await screen.findByRole("link", { name: "nightly-eval" })).toHaveAttribute(
+      "href",
+      "/schedules/01935000-0000-7000-8000-0000000bb001",
+    );
+  });
 });

@@ -134,6 +134,12 @@ const schedulesRoute = createRoute({
   component: lazyRouteComponent(() => import("../schedules/SchedulesPage"), "SchedulesPage"),
 });
 
+const scheduleRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/schedules/$scheduleId",
+  component: lazyRouteComponent(() => import("../schedules/SchedulePage"), "SchedulePage"),
+});
+
 const submitRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/submit",
@@ -250,6 +256,7 @@ const routeTree = rootRoute.addChildren([
     accessRoute,
     auditRoute,
     schedulesRoute,
+    scheduleRoute,
     peopleRoute,
     unknownRoute,
   ]),

@@ -348,6 +348,26 @@ def test_runs_are_listed_newest_first(company: Company, bob: User, caller: Calle
     assert caller.get("schedules?team=ai-company/production").json()["items"] == []
 
 
+def test_a_job_names_its_schedule(company: Company, bob: User, caller: Caller) -> None:
+    """Planted: the first task of an array alone."""
+    single = a_schedule(company, bob)
+    several = a_schedule(company, bob, request={**single.request, "array": "0-1"}, name="sweep")
+    submit_due_runs(now=FIRST)
+    found = {
+        (one["name"], one["schedule"]["id"], one["schedule"]["name"])
+        for one in (
+            caller.get(f"jobs/{job['id']}").json() for job in caller.get("jobs").json()["items"]
+        )
+    }
+    assert found == {
+        ("hourly", str(single.pk), "hourly"),
+        ("hourly[0]", str(several.pk), "sweep"),
+        ("hourly[1]", str(several.pk), "sweep"),
+    }
+    other = caller.post("jobs", a_body()).json()["id"]
+    assert caller.get(f"jobs/{other}").json()["schedule"] is None
+
+
 def test_others_see_what_they_see_of_jobs(company: Company, bob: User) -> None:
     """Planted: the request for everybody who sees the schedule."""
     path = f"schedules/{a_schedule(company, bob).pk}"
