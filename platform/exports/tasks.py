@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from exports import running
+from exports.auditing import audit_lately
 from primitives.clock import SystemClock
 
 #: Less than the broker's visibility time-out, after which another worker would get the task.
@@ -22,3 +23,9 @@ def write_export() -> None:
 def drop_old_exports() -> None:
     """Delete old files."""
     running.drop_old(SystemClock().now())
+
+
+@shared_task(time_limit=_TIME_LIMIT_S)
+def audit_charges() -> None:
+    """Audit this month and the last one, and log each difference."""
+    audit_lately(SystemClock().now())

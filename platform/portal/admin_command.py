@@ -11,6 +11,7 @@ from django.core.management import load_command_class
 #: Maps each command's name to the portal's management command and its description. Help needs no
 #: settings, so the descriptions are not read from the commands.
 COMMANDS: Mapping[str, tuple[str, str]] = {
+    "audit": ("audit_charges", "Compute the charges of a month again with DuckDB."),
     "create-admin": ("create_admin", "Create a platform administrator."),
     "begin-quarantine": ("begin_quarantine", "Forbid all starts until clusters were compared."),
     "check-ledgers": ("check_ledgers", "Prove the ledgers of credits and money."),

@@ -27,6 +27,7 @@ app.conf.beat_schedule = {
     "evaluate-budgets": {"task": "budgets.tasks.evaluate_budgets", "schedule": 30.0},
     "settle-credits": {"task": "bank.tasks.settle_credits", "schedule": 60.0},
     "write-export": {"task": "exports.tasks.write_export", "schedule": 5.0},
+    "audit-charges": {"task": "exports.tasks.audit_charges", "schedule": 86_400.0},
     "drop-old-exports": {"task": "exports.tasks.drop_old_exports", "schedule": 3600.0},
     "submit-due-runs": {"task": "jobs.tasks.submit_due_runs", "schedule": 15.0},
     "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},

@@ -1,0 +1,80 @@
+"""Raw use and prices of an organization as Parquet, for the audit: nothing is rated or summed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from exports.tables import Column, text, whole
+from exports.writers import ParquetWriter
+
+_BATCH_ROWS = 5_000
+
+#: Times are epoch seconds. An empty end means that the segment or the price goes on.
+SEGMENT_COLUMNS: Sequence[Column] = (
+    text("attempt", lambda row: row[0]),
+    text("pool", lambda row: row[1]),
+    whole("multiplier_ppm", lambda row: row[2]),
+    whole("start_s", lambda row: row[3]),
+    whole("end_s", lambda row: row[4]),
+    whole("guaranteed_mgpu", lambda row: row[5]),
+    whole("borrowed_mgpu", lambda row: row[6]),
+)
+RATE_COLUMNS: Sequence[Column] = (
+    text("line", lambda row: row[0]),
+    text("pool", lambda row: row[1]),
+    text("usage_class", lambda row: row[2]),
+    whole("price_nano", lambda row: row[3]),
+    whole("start_s", lambda row: row[4]),
+    whole("end_s", lambda row: row[5]),
+)
+
+# All segments of the attempts that used something in the period: costs depend on the use before.
+_SEGMENTS = """
+SELECT a.id::text, p.name, a.multiplier_ppm,
+       date_part('epoch', s.start)::bigint, date_part('epoch', s."end")::bigint,
+       s.guaranteed_mgpu, s.borrowed_mgpu
+FROM billing_meteredattempt a
+JOIN clusters_pool p ON p.id = a.pool_id
+JOIN billing_usagesegment s ON s.attempt_id = a.id
+WHERE a.organization_id = %(organization)s
+  AND a.id IN (
+      SELECT attempt_id FROM billing_usagesegment
+      WHERE start < %(until)s AND ("end" > %(since)s OR "end" IS NULL)
+  )
+"""
+_RATES = """
+SELECT l.id::text, p.name, l.usage_class, l.price_nano,
+       date_part('epoch', l.start)::bigint, date_part('epoch', l."end")::bigint
+FROM billing_rateline l
+JOIN billing_ratecard c ON c.id = l.card_id
+JOIN clusters_pool p ON p.id = l.pool_id
+WHERE c.organization_id = %(organization)s
+"""
+
+
+def write_raw_use(folder: Path, *, organization: UUID, since: datetime, until: datetime) -> None:
+    """Write `segments.parquet` and `rates.parquet` of `[since, until)`. Must run in a transaction.
+
+    At most a few thousand rows are in memory.
+    """
+    scope = {"organization": organization, "since": since, "until": until}
+    for name, columns, statement in (
+        ("segments", SEGMENT_COLUMNS, _SEGMENTS),
+        ("rates", RATE_COLUMNS, _RATES),
+    ):
+        with ParquetWriter(folder / f"{name}.parquet", columns) as writer:
+            for batch in _batches(statement, scope):
+                writer.write(batch)
+
+
+def _batches(statement: str, scope: dict[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
+    with connection.chunked_cursor() as cursor:
+        cursor.execute(statement, scope)
+        while batch := cursor.fetchmany(_BATCH_ROWS):
+            yield batch
