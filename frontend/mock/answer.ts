@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, Scheduler, Session, TreeNode } from "../src/api/types";
+import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, Session, TreeNode } from "../src/api/types";
 import {
   aChargeback,
   aSession,
@@ -18,6 +18,7 @@ import {
   TREE,
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
+import { aRateCard, rateCards } from "./prices.ts";
 import { aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
@@ -40,6 +41,7 @@ export interface Company {
   bank: CreditBank;
   scheduler: Scheduler;
   quarantine: Quarantine;
+  cards: RateCard[];
 }
 
 const NO_QUARANTINE: Quarantine = {
@@ -53,7 +55,7 @@ const NO_QUARANTINE: Quarantine = {
 };
 
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), bank: theCreditBank(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, ...change };
+  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), bank: theCreditBank(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, cards: [aRateCard()], ...change };
 }
 
 function isWithin(path: string, above: string | null): boolean {
@@ -231,6 +233,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     }
     case "jobs":
       return jobs(request, id, action);
+    case "rate-cards":
+      return rateCards(company.cards, request);
     case "reports":
       return reports(request, path);
     case "quarantine":

@@ -48,6 +48,7 @@ PAGES = {
     "/chargeback": ["/chargeback?period=last-month&group=department"],
     "/chargeback/jobs": [f"/chargeback/jobs?{PERIOD}&node=ai-company"],
     "/reconciliation": ["/reconciliation?month=2026-11", "/reconciliation?month=2026-11&day=r2"],
+    "/prices": ["/prices"],
     "/clusters": ["/clusters"],
     "/clusters/$name": [
         f"/clusters/slurm-a?tab={tab}" for tab in ("nodes", "users", "quotas", "options", "use")

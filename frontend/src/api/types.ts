@@ -89,3 +89,6 @@ export interface Page<T> {
   items: T[];
   next: string | null;
 }
+export type RateCard = Schemas["RateCard"];
+export type RateLine = Schemas["RateLine"];
+export type PriceComparison = Schemas["PriceComparison"];

@@ -25,6 +25,7 @@ import {
   hoursUnder,
 } from "../ui/units";
 import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./ChargebackTable";
+import { Corrections } from "./Corrections";
 import { DaysChart } from "./DaysChart";
 import { Exports } from "./Exports";
 import { NoCosts } from "./NoCosts";
@@ -205,6 +206,7 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
                 )}
               </Card>
             ))}
+            <Corrections report={data} />
             <Capacity report={data} />
             <WithheldCapacity report={data} />
             <Exports filter={filter} node={filter.team ?? only?.whole?.node} />

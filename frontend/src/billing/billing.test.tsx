@@ -5,6 +5,7 @@ import { aCompany } from "../../mock/answer.ts";
 import { aProblem } from "../../mock/http.ts";
 import { aChargeback, aQuota, aSession } from "../../mock/company.ts";
 import type { Chargeback } from "../api/types";
+import { aRateLine } from "../../mock/prices.ts";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { Check, commonParent, wholeOf } from "./ChargebackTable";
 import { fillDays } from "./DaysChart";
@@ -382,6 +383,20 @@ describe("the chargeback page", () => {
     expect(names.slice(0, 3)).toEqual(["exploration", "sandbox", "production"]);
     expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("454,400.00");
     expect(screen.getByText(/^Segments 590,100\.00 GPU-h = rows 590,100\.00 GPU-h/)).toBeInTheDocument();
+  });
+
+  it("names prices that were added after the fact, when and by whom", async () => {
+    const line = { ...aRateLine(1, { is_correction: true, added_at: "2026-10-20T08:00:00Z" }), organization: "ai-company", currency: "EUR" };
+    open("/chargeback?period=last-month", {
+      override: ({ path, query }) =>
+        path.endsWith("/reports/chargeback")
+          ? { status: 200, body: { ...aChargeback(query.get("start") ?? "", query.get("end") ?? ""), corrections: [line] } }
+          : undefined,
+    });
+    const card = within(await screen.findByRole("region", { name: "Priced after the fact" }));
+    expect(card.getByRole("rowheader")).toHaveTextContent("h100 guaranteed €2.00");
+    expect(card.getByRole("cell", { name: "fin@ai-company" })).toBeInTheDocument();
+    expect(card.getByText(/20 Oct 2026/)).toBeInTheDocument();
   });
 
   it("has the days as a table too", async () => {

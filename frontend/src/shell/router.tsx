@@ -15,6 +15,7 @@ import { auditSearch } from "../audit/search";
 import { chargebackJobsSearch, chargebackSearch, reconciliationSearch } from "../billing/search";
 import { addClusterSearch, clusterSearch } from "../clusters/search";
 import { creditsSearch } from "../credits/search";
+import { pricesSearch } from "../prices/search";
 import { decisionsSearch } from "../decisions/search";
 import { jobSearch, jobsSearch } from "../jobs/search";
 import { peopleSearch } from "../people/search";
@@ -161,6 +162,13 @@ const reconciliationRoute = createRoute({
   component: lazyRouteComponent(() => import("../billing/ReconciliationPage"), "ReconciliationPage"),
 });
 
+const pricesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/prices",
+  validateSearch: pricesSearch,
+  component: lazyRouteComponent(() => import("../prices/PricesPage"), "PricesPage"),
+});
+
 const chargebackJobsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/chargeback/jobs",
@@ -248,6 +256,7 @@ const routeTree = rootRoute.addChildren([
     chargebackRoute,
     chargebackJobsRoute,
     reconciliationRoute,
+    pricesRoute,
     clustersRoute,
     clusterRoute,
     addClusterRoute,

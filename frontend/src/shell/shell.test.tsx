@@ -67,6 +67,7 @@ describe("permissions", () => {
       "Credits",
       "Policy",
       "Chargeback",
+      "Prices",
       "Clusters",
       "Decisions",
       "My access",
