@@ -33,7 +33,7 @@ export function Timeline({ card, nowMs }: { card: RateCard; nowMs: number }) {
         {series(card.lines).map((row) => (
           <div key={row.key} className="price-line">
             <div className="price-name" title={`${row.pool} ${row.usageClass}`}>
-              {row.pool} <span className="dim">{row.usageClass}</span>
+              <span>{row.pool}</span> <span className="dim">{row.usageClass}</span>
             </div>
             <div
               className="price-bar"

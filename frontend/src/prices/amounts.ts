@@ -16,7 +16,7 @@ export function parsePrice(text: string): number | null {
 
 /** A price with cents, or as many decimals as it has: "€2.10", "€0.000000005". */
 export function formatPrice(nano: Quantity, currency: string): string {
-  const exact = formatRatio(nano, NANO, 9, false);
+  const exact = formatRatio(nano, NANO, 9, false).replace("≈", "");
   const cents = formatMoney(nano, currency);
   return (exact.split(".")[1] ?? "").length <= 2 ? cents : cents.replace(/[\d,.]+$/, exact);
 }
