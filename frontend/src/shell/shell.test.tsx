@@ -68,6 +68,7 @@ describe("permissions", () => {
       "Policy",
       "Chargeback",
       "Prices",
+      "Reconciliation",
       "Clusters",
       "Decisions",
       "My access",
