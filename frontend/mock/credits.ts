@@ -127,6 +127,10 @@ export function aCreditStatement(team: string, month: string | null): CreditStat
     opening_ugpu_s: opening * GPU_HOUR,
     closing_ugpu_s: balance * GPU_HOUR,
     lines,
+    notices: [
+      { last_day: dayAfter(24), amount_ugpu_s: 400 * GPU_HOUR, days: 7, given_at: iso(start + 18 * DAY_S * 1000) },
+      { last_day: dayAfter(29), amount_ugpu_s: 220 * GPU_HOUR, days: 30, given_at: iso(start) },
+    ],
     expiring: [lot(24, 400), lot(29, 220), lot(40, 1_940), lot(70, 3_570), lot(100, 8_750)],
   };
 }

@@ -220,3 +220,32 @@ class CreditLot(models.Model):
 
     def __str__(self) -> str:
         return f"{self.amount} of {self.team} until {self.expires_at:%Y-%m-%d}"
+
+
+class CreditNotice(models.Model):
+    """A notice that earnings of a team expire within `days`. Append-only.
+
+    `amount` was left then.
+    """
+
+    credit_pool = models.ForeignKey(CreditPool, models.PROTECT, related_name="notices")
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    expires_at = models.DateTimeField()
+    days = models.PositiveSmallIntegerField()
+    amount = models.BigIntegerField()
+    given_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["credit_pool", "team", "expires_at", "days"],
+                name="credit_notice_once_per_expiry",
+            ),
+            models.CheckConstraint(
+                condition=Q(amount__gt=0, days__gt=0, expires_at__gt=F("given_at")),
+                name="credit_notice_comes_before_the_expiry",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"notice to {self.team}, {self.days} days before {self.expires_at:%Y-%m-%d}"

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from django.db import connection
 
 from arbiter.fairshare.credits import TENTH_OF_A_DAY_S
-from bank.models import CreditBank, CreditLot, CreditPool
+from bank.models import CreditBank, CreditLot, CreditNotice, CreditPool
 from bank.settling import POOL, TEAM, zone_of
 from clusters.models import Pool
 from ledger.accounts import accounts_of, find_account
@@ -19,6 +19,9 @@ from quotas.installation import installation_policy
 from quotas.models import Quota
 from quotas.queries import ranks_of
 from tenants.models import Node, NodeKind
+
+#: The most notices of a statement.
+NOTICES_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +130,21 @@ class Expiring:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """A notice that `amount_ugpu_s` expires at the end of `last_day`, at most `days` later."""
+
+    last_day: date
+    amount_ugpu_s: int
+    days: int
+    given_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """A team's credits in a month of the organization's time zone.
 
     `opening_ugpu_s` plus all lines is `closing_ugpu_s`. `expiring` is as of now, the first to
-    expire first.
+    expire first. `notices` are those of the month, the latest first, at most `NOTICES_SHOWN`.
     """
 
     team: Node
@@ -142,6 +155,7 @@ class Statement:
     closing_ugpu_s: int
     lines: tuple[StatementLine, ...]
     expiring: tuple[Expiring, ...]
+    notices: tuple[Notice, ...] = ()
 
 
 def month_of(year: int, month: int, zone: ZoneInfo) -> tuple[datetime, datetime]:
@@ -184,11 +198,20 @@ def statement_of(team: Node, pool: Pool, year: int, month: int) -> Statement:
         balance += amount
         lines.append(StatementLine(day, kind, other, amount, balance))
     lots = CreditLot.objects.filter(credit_pool=credit_pool, team=team).order_by("expires_at")
-    expiring = tuple(
-        Expiring((lot.expires_at - timedelta(seconds=1)).astimezone(zone).date(), lot.amount)
-        for lot in lots
+    expiring = tuple(Expiring(_last_day(lot.expires_at, zone), lot.amount) for lot in lots)
+    given = CreditNotice.objects.filter(
+        credit_pool=credit_pool, team=team, given_at__gte=start, given_at__lt=end
+    ).order_by("-given_at", "expires_at")
+    notices = tuple(
+        Notice(_last_day(one.expires_at, zone), one.amount, one.days, one.given_at)
+        for one in given[:NOTICES_SHOWN]
     )
-    return Statement(team, pool, start, end, int(opening), balance, tuple(lines), expiring)
+    return Statement(team, pool, start, end, int(opening), balance, tuple(lines), expiring, notices)
+
+
+def _last_day(expires_at: datetime, zone: ZoneInfo) -> date:
+    """Return the day at the end of which earnings expire."""
+    return (expires_at - timedelta(seconds=1)).astimezone(zone).date()
 
 
 def _names(owners: set[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
+from bank.notices import give_notices
 from bank.settling import settle_due
 from bank.transfers import expire_transfers
 from primitives.clock import SystemClock
@@ -11,7 +12,8 @@ from primitives.clock import SystemClock
 
 @shared_task
 def settle_credits() -> None:
-    """Settle intervals, up to a day of each pool at a time, and close expired transfers."""
+    """Settle intervals, up to a day of each pool. Close expired transfers, and give notices."""
     now = SystemClock().now()
     settle_due(now)
     expire_transfers(now)
+    give_notices(now)

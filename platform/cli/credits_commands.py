@@ -124,6 +124,11 @@ def credits_statement(
         squeeze="ENTRY",
         keep_end=True,
     )
+    for each in found["notices"][:3]:
+        tell(
+            f"Notice of {each['given_at']}: {_hours(each['amount_ugpu_s'])} GPU-hours expire after"
+            f" {each['last_day']}."
+        )
     for each in found["expiring"][:3]:
         tell(f"{_hours(each['amount_ugpu_s'])} GPU-hours expire after {each['last_day']}.")
 

@@ -12,6 +12,7 @@ from primitives.errors import Conflict
 _WORDS = {
     "bank.creditbank": "a credit bank",
     "bank.creditlot": "credits",
+    "bank.creditnotice": "notices about credits",
     "bank.creditpool": "credits",
     "bank.credittransfer": "transfers of credits",
     "bank.settlementline": "settled credits",

@@ -3279,6 +3279,20 @@ export interface components {
             /** @description Whether credits are settled and order spare GPUs. Use before the switch is never settled */
             is_on?: boolean;
         };
+        /** @description A notice that earnings expire soon. */
+        CreditNotice: {
+            /** @description What was left then */
+            amount_ugpu_s: number;
+            /** @description 30, 7 or 1: at most so many days before */
+            days: number;
+            /** Format: date-time */
+            given_at: string;
+            /**
+             * Format: date
+             * @description Day at the end of which they expire
+             */
+            last_day: string;
+        };
         /** @description Credits that a person transferred from one team to another, or asked to. */
         CreditTransfer: {
             amount_ugpu_s: number;
@@ -6512,6 +6526,8 @@ export interface components {
             end: string;
             expiring: components["schemas"]["Expiring"][];
             lines: components["schemas"]["StatementLine"][];
+            /** @description Notices of the month, latest first */
+            notices: components["schemas"]["CreditNotice"][];
             opening_ugpu_s: number;
             pool: string;
             /** Format: date-time */

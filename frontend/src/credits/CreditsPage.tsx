@@ -241,7 +241,7 @@ function Found({
       <div className="two top">
         <StatementCard statement={statement} device={pool.device} month={month} />
         <div className="rows">
-          <ExpiringCard expiring={statement.expiring} device={pool.device} />
+          <ExpiringCard expiring={statement.expiring} notices={statement.notices} device={pool.device} />
           {mine && <BuysCard mine={mine} pool={pool} />}
           {mine && credits.is_on && <TransfersCard team={team} mine={mine} pool={pool} onTransfer={onTransfer} />}
         </div>

@@ -1,14 +1,25 @@
 import type { CreditStatement } from "../api/types";
 import { Card } from "../ui/Card";
 import { DataTable } from "../ui/DataTable";
+import { Time } from "../ui/Time";
 import { deviceTime, type Device } from "../ui/units";
 import { formatHours } from "./amounts";
 import { dayLabel, monthLabel } from "./months";
 
+const NOTICES_MAX = 5;
+
 type Expiring = CreditStatement["expiring"];
 
 /** What a team earned and has not spent, by the month in which it expires. */
-export function ExpiringCard({ expiring, device }: { expiring: Expiring; device: Device }) {
+export function ExpiringCard({
+  expiring,
+  notices,
+  device,
+}: {
+  expiring: Expiring;
+  notices: CreditStatement["notices"];
+  device: Device;
+}) {
   const hours = deviceTime(device, "h");
   const months = byMonth(expiring);
   const [next] = months;
@@ -45,6 +56,19 @@ export function ExpiringCard({ expiring, device }: { expiring: Expiring; device:
             ]}
             totals={[null]}
           />
+        </>
+      )}
+      {notices.length > 0 && (
+        <>
+          <h3 className="more">Notices</h3>
+          <ul className="small dim">
+            {notices.slice(0, NOTICES_MAX).map(({ last_day, amount_ugpu_s, days, given_at }) => (
+              <li key={`${last_day} ${days}`}>
+                <Time at={given_at} />: {formatHours(amount_ugpu_s)} {hours} expire after {dayLabel(last_day)}, in{" "}
+                {days === 1 ? "1 day" : `${days} days`} or less
+              </li>
+            ))}
+          </ul>
         </>
       )}
     </Card>

@@ -167,7 +167,12 @@ describe("credits page", () => {
       "40 spare GPUs for15.5 days50.5 days",
       "100 spare GPUs for6.2 days20.2 days",
     ]);
-    expect((await region("Expiring credits")).getByText(/^620 GPU-h expire by 30 Nov/)).toBeInTheDocument();
+    const expiring = await region("Expiring credits");
+    expect(expiring.getByText(/^620 GPU-h expire by 30 Nov/)).toBeInTheDocument();
+    expect(expiring.getAllByRole("listitem").map((item) => item.textContent?.replace(/^[^:]*: /, ""))).toEqual([
+      "400 GPU-h expire after 25 Nov, in 7 days or less",
+      "220 GPU-h expire after 30 Nov, in 30 days or less",
+    ]);
     expect(
       screen.getByText("tidegate credits statement ai-company/research/nlp --pool h100 --month 2026-11"),
     ).toBeInTheDocument();

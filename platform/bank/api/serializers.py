@@ -99,6 +99,15 @@ class ExpiringSerializer(serializers.Serializer[Any]):
     amount_ugpu_s = serializers.IntegerField()
 
 
+class CreditNoticeSerializer(serializers.Serializer[Any]):
+    """A notice that earnings expire soon."""
+
+    last_day = serializers.DateField(help_text="Day at the end of which they expire")
+    amount_ugpu_s = serializers.IntegerField(help_text="What was left then")
+    days = serializers.IntegerField(help_text="30, 7 or 1: at most so many days before")
+    given_at = UtcTimeField()
+
+
 class StatementSerializer(serializers.Serializer[Any]):
     """A team's credits in a month of its organization's time zone."""
 
@@ -110,3 +119,4 @@ class StatementSerializer(serializers.Serializer[Any]):
     closing_ugpu_s = serializers.IntegerField(help_text="The opening balance plus all lines")
     lines = StatementLineSerializer(many=True)
     expiring = ExpiringSerializer(many=True)
+    notices = CreditNoticeSerializer(many=True, help_text="Notices of the month, latest first")
