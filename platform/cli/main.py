@@ -25,6 +25,7 @@ from cli.focus_command import focus_app
 from cli.limit_commands import limits_app
 from cli.logs_command import logs
 from cli.organization_commands import organization_app
+from cli.periods_commands import periods_app
 from cli.policy_commands import policy_app
 from cli.prices_commands import prices_app
 from cli.push_commands import quota_push
@@ -73,6 +74,7 @@ app.add_typer(report_app, name="report")
 app.add_typer(export_app, name="export")
 app.add_typer(focus_app, name="focus")
 app.command()(reconciliation)
+app.add_typer(periods_app, name="periods")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")

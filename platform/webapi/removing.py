@@ -33,6 +33,8 @@ _WORDS = {
     "jobs.reclaim": "jobs",
     "jobs.schedule": "schedules",
     "jobs.schedulerun": "runs of schedules",
+    "periods.billingperiod": "closed months",
+    "periods.chargerow": "charges of closed months",
     "quotas.accepteddifference": "accepted differences",
     "quotas.clusteruser": "accounts of users on clusters",
     "quotas.plannedchange": "planned changes of quotas",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -103,6 +103,7 @@ def a_world() -> World:
     ids = {
         "organizations/node_id": cast.organization.pk,
         "organization_id": cast.organization.pk,
+        "month": f"{datetime.now(UTC):%Y-%m}",
         "departments/node_id": cast.research.pk,
         "teams/node_id": cast.nlp.pk,
         "tree_node_id": cast.nlp.pk,

@@ -419,6 +419,16 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 202 202 403 403 403 403 202 403 403 202",
         lambda world: {"cluster": "local", "day": f"{datetime.now(UTC):%Y-%m-%d}"},
     ),
+    ("GET", "organizations/<uuid:organization_id>/periods"): a_case(
+        "401 200 200 404 404 404 404 200 200 404 404"
+    ),
+    # Nothing was used in this world, so there is no month. Whoever may close none is told so.
+    ("GET", "organizations/<uuid:organization_id>/periods/<str:month>"): a_case(
+        "401 404 404 404 404 404 404 404 404 404 404"
+    ),
+    ("POST", "organizations/<uuid:organization_id>/periods/<str:month>/close"): a_case(
+        "401 404 404 404 404 404 404 404 403 404 404", {"reason": "known"}
+    ),
     ("GET", "rate-cards"): a_case(CUT_TO_ALL),
     # There is one already: who may make one is told of the conflict.
     ("POST", "rate-cards"): a_case(

@@ -1214,6 +1214,66 @@ export interface paths {
         patch: operations["change_credit_bank"];
         trace?: never;
     };
+    "/api/v1/organizations/{organization_id}/periods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the months of an organization
+         * @description From its first use on, newest first, at most 24. For people who see the costs of the whole organization.
+         */
+        get: operations["list_periods"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/periods/{month}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a month, and its charges once it is closed
+         * @description Get a month.
+         */
+        get: operations["get_period"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/periods/{month}/close": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Close a month for good
+         * @description Its charges are stored as they are, and never change. Late facts become corrections in the next month that is closed.
+         */
+        post: operations["close_period"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/organizations/{organization_id}/policy": {
         parameters: {
             query?: never;
@@ -5035,6 +5095,115 @@ export interface components {
             password: string;
             secret: string;
         };
+        /** @description A month of an organization. */
+        Period: {
+            /** Format: date-time */
+            closed_at?: string;
+            /** @description Login */
+            closed_by?: string;
+            currency?: string;
+            /** @description SHA-256 over all charges */
+            digest?: string;
+            /**
+             * Format: date-time
+             * @description From when on it may be closed
+             */
+            readonly due_at: string;
+            /**
+             * Format: date-time
+             * @description Excluded
+             */
+            end: string;
+            /** @description Such as "2026-11" */
+            month: string;
+            organization: string;
+            /** @description Why it was closed with unconfirmed days; empty: all were confirmed */
+            reason?: string;
+            row_count?: number;
+            /** Format: date-time */
+            start: string;
+            /**
+             * @description open; grace: late facts still change it; due: a person may close it; closed
+             *
+             *     * `open` - open
+             *     * `grace` - grace
+             *     * `due` - due
+             *     * `closed` - closed
+             */
+            state: components["schemas"]["State576Enum"];
+            time_zone: string;
+            /** @description Days that block its closing without a reason, at most 1000 */
+            unconfirmed: components["schemas"]["UnconfirmedDay"][];
+        };
+        /** @description The charges of a closed month for a team, pool and class, summed over its days. */
+        PeriodCharge: {
+            cost_nano: number;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description It changes charges of earlier months */
+            is_correction: boolean;
+            mgpu_s: number;
+            pool: string;
+            /** @description Path of the team at the time of use */
+            team: string;
+            unpriced_mgpu_s: number;
+            usage_class: string;
+        };
+        /** @description The reason to close a month with unconfirmed days. */
+        PeriodCloseRequest: {
+            reason?: string;
+        };
+        /** @description A month with its charges, once it is closed. */
+        PeriodDetail: {
+            readonly charges: components["schemas"]["PeriodCharge"][];
+            /** Format: date-time */
+            closed_at?: string;
+            /** @description Login */
+            closed_by?: string;
+            currency?: string;
+            /** @description SHA-256 over all charges */
+            digest?: string;
+            /**
+             * Format: date-time
+             * @description From when on it may be closed
+             */
+            readonly due_at: string;
+            /**
+             * Format: date-time
+             * @description Excluded
+             */
+            end: string;
+            /** @description Such as "2026-11" */
+            month: string;
+            organization: string;
+            /** @description Why it was closed with unconfirmed days; empty: all were confirmed */
+            reason?: string;
+            row_count?: number;
+            /** Format: date-time */
+            start: string;
+            /**
+             * @description open; grace: late facts still change it; due: a person may close it; closed
+             *
+             *     * `open` - open
+             *     * `grace` - grace
+             *     * `due` - due
+             *     * `closed` - closed
+             */
+            state: components["schemas"]["State576Enum"];
+            time_zone: string;
+            /** @description Days that block its closing without a reason, at most 1000 */
+            unconfirmed: components["schemas"]["UnconfirmedDay"][];
+        };
+        PeriodPage: {
+            items: components["schemas"]["Period"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description A job that holds GPUs of a cluster, with its nodes. */
         Placement: {
             /** Format: uuid */
@@ -6518,6 +6687,14 @@ export interface components {
             /** @default 86400 */
             horizon_s?: number;
         };
+        /**
+         * @description * `open` - open
+         *     * `grace` - grace
+         *     * `due` - due
+         *     * `closed` - closed
+         * @enum {string}
+         */
+        State576Enum: "open" | "grace" | "due" | "closed";
         /** @description A team's credits in a month of its organization's time zone. */
         Statement: {
             /** @description The opening balance plus all lines */
@@ -6810,6 +6987,21 @@ export interface components {
          * @enum {string}
          */
         TypeEnum: "training" | "distributed" | "interactive" | "inference" | "array";
+        /** @description A UTC day of a cluster that is not green, and not acknowledged. */
+        UnconfirmedDay: {
+            cluster: string;
+            /** Format: date */
+            day: string;
+            /**
+             * @description green: only a part was compared; null: never compared
+             *
+             *     * `green` - green
+             *     * `red` - red
+             *     * `pending` - pending
+             *     * `unavailable` - unavailable
+             */
+            status: components["schemas"]["ReconciliationStatus"] | components["schemas"]["NullEnum"];
+        };
         /** @description A person or service account. */
         User: {
             /** Format: date-time */
@@ -11298,6 +11490,179 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_periods: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeriodPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_period: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                month: string;
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeriodDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    close_period: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                month: string;
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PeriodCloseRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PeriodDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -1,0 +1,13 @@
+"""Routes under /api/v1/ for months."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from periods.api.views import PeriodClosing, PeriodDetail, PeriodList
+
+urlpatterns: list[URLPattern] = [
+    path("organizations/<uuid:organization_id>/periods", PeriodList.as_view()),
+    path("organizations/<uuid:organization_id>/periods/<str:month>", PeriodDetail.as_view()),
+    path("organizations/<uuid:organization_id>/periods/<str:month>/close", PeriodClosing.as_view()),
+]

@@ -1,0 +1,94 @@
+"""Closed months and their charges. The database refuses any change of them."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import RangeBoundary, RangeOperators
+from django.db import models
+from django.db.models import F, Func, Q
+from uuid_utils.compat import uuid7
+
+from tenants.models import Node
+
+REASON_LENGTH_MAX = 500
+
+
+class BillingPeriod(models.Model):
+    """A closed month of an organization: `[start, end)` by its time zone at the closing.
+
+    `month` is its first day. `currency` is that of the rate card, or empty. `reason` says why it
+    was closed in spite of what blocked it. `digest` is over all of its charges
+    (`periods.digests`). Months that are not closed have no row.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
+    month = models.DateField()
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    time_zone = models.CharField(max_length=64)
+    currency = models.CharField(max_length=3, blank=True)
+    closed_at = models.DateTimeField()
+    closed_by = models.CharField(max_length=200)
+    reason = models.CharField(max_length=REASON_LENGTH_MAX, blank=True)
+    row_count = models.IntegerField()
+    digest = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "month"], name="month_closed_once"),
+            models.CheckConstraint(condition=Q(end__gt=F("start")), name="period_has_a_length"),
+            models.CheckConstraint(
+                condition=Q(closed_at__gte=F("end")), name="period_closed_after_its_end"
+            ),
+            ExclusionConstraint(
+                name="periods_do_not_overlap",
+                expressions=[
+                    ("organization", RangeOperators.EQUAL),
+                    (
+                        Func("start", "end", RangeBoundary(), function="TSTZRANGE"),
+                        RangeOperators.OVERLAPS,
+                    ),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.month:%Y-%m} of {self.organization_id}"
+
+
+class ChargeRow(models.Model):
+    """A charge of a closed month: use of a pool by a team on a day, in one class.
+
+    `day` is the day of the use in the zone of its month, whose first day is `month`. A correction
+    changes the charge of a day in an earlier month, and may be negative. `team_path` is the team's
+    path at the time of use.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    period = models.ForeignKey(BillingPeriod, models.PROTECT, related_name="rows", db_index=False)
+    number = models.IntegerField()
+    is_correction = models.BooleanField()
+    month = models.DateField()
+    day = models.DateField()
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
+    team_path = models.CharField(max_length=1024)
+    pool = models.CharField(max_length=63)
+    device = models.CharField(max_length=8)
+    usage_class = models.CharField(max_length=10)
+    mgpu_s = models.BigIntegerField()
+    unpriced_mgpu_s = models.BigIntegerField()
+    cost_nano = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["period", "number"], name="charge_row_has_a_number"),
+            models.CheckConstraint(
+                condition=Q(is_correction=True)
+                | Q(mgpu_s__gte=0, unpriced_mgpu_s__gte=0, cost_nano__gte=0),
+                name="only_corrections_are_negative",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"row {self.number} of {self.period_id}"
