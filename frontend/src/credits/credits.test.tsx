@@ -290,7 +290,7 @@ describe("transfers of credits", () => {
     expect(await screen.findByText("This transfer is expired and waits for nobody.")).toBeInTheDocument();
   });
 
-  // Planted: the button for everybody.
+  // Against: the button for everybody.
   it("are for administrators of the department", async () => {
     open(OF_NLP, { company: aCompany({ session: reader() }) });
     const card = await region("Transfer credits");

@@ -313,7 +313,7 @@ describe("the job page of a waiting job", () => {
   });
 
   it("names the team with more credits, and both balances in days", async () => {
-    // Planted: tenths of a day as they are; the team under "Decided at".
+    // Against: tenths of a day as they are; the team under "Decided at".
     const numbers = { need_mgpu: 8_000, credits_tenths: -20, ahead_credits_tenths: 305 };
     const job = aJob({
       id: WAITING,

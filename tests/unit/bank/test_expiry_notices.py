@@ -38,7 +38,7 @@ def before(days: int, seconds: int = 0) -> datetime:
 
 
 def test_each_lot_gets_each_notice_once(company: Company) -> None:
-    """Planted: a notice with each call; one a second too early."""
+    """Against: a notice with each call; one a second too early."""
     given = [
         give_notices(moment)
         for moment in (

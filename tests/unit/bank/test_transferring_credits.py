@@ -88,7 +88,7 @@ def a_new_team(company: Company) -> Node:
 def test_a_department_admin_transfers_inside_the_department_at_once(
     company: Company, ann: Actor
 ) -> None:
-    """Planted: no audit event; an epoch that stays, so that the arbiter never learns of it."""
+    """Against: no audit event; an epoch that stays, so that the arbiter never learns of it."""
     before = CreditPool.objects.get().epoch
     given = transfer_credits(asked(company, company.vision, company.nlp, 5), actor=ann, now=NOW)
     assert (given.status, given.decided_by_id) == ("done", None)
@@ -119,7 +119,7 @@ def test_both_statements_have_a_line(company: Company, ann: Actor) -> None:
 def test_lots_keep_their_expiry_and_the_oldest_move_first(company: Company, ann: Actor) -> None:
     """vision has lots of two days. A new team of research has a guarantee but no debt.
 
-    Planted: the newest first; one new lot with an expiry of its own.
+    Against: the newest first; one new lot with an expiry of its own.
     """
     a_metered_attempt(company.nlp, 90_000, 93_600, pool=company.pool, mgpu=32_000)
     settle_due(at(86_400))
@@ -148,7 +148,7 @@ def test_lots_keep_their_expiry_and_the_oldest_move_first(company: Company, ann:
 def test_only_credits_above_0_can_be_transferred(
     company: Company, ann: Actor, sender: str, hours_asked: int, sentence: str
 ) -> None:
-    """nlp has debts, far above its floor. Planted: down to the floor."""
+    """nlp has debts, far above its floor. Against: down to the floor."""
     pair = (company.vision, company.nlp) if sender == "vision" else (company.nlp, company.vision)
     with pytest.raises(Conflict, match=sentence):
         transfer_credits(asked(company, *pair, hours_asked), actor=ann, now=NOW)
@@ -156,7 +156,7 @@ def test_only_credits_above_0_can_be_transferred(
 
 
 def test_the_cap_of_the_recipient_holds(company: Company, ann: Actor) -> None:
-    """With a cap of 3,600 s vision may have 8 GPU-hours, and has them. Planted: no cap."""
+    """With a cap of 3,600 s vision may have 8 GPU-hours, and has them. Against: no cap."""
     speech = a_new_team(company)
     CreditBank.objects.update(cap_s=3_600)
     with pytest.raises(Conflict, match=r"speech can receive at most 2\.0 GPU-hours.* cap is 2\.0"):
@@ -170,7 +170,7 @@ def test_across_departments_the_credits_wait_for_a_second_person(
 ) -> None:
     """Pending credits cannot be transferred twice, nor do they order the team.
 
-    Planted: pending credits that are still transferable; a balance for the arbiter without them.
+    Against: pending credits that are still transferable; a balance for the arbiter without them.
     """
     transfer = transfer_credits(
         asked(company, company.vision, company.inference, 6), actor=ann, now=NOW
@@ -224,7 +224,7 @@ def test_a_lead_does_not_transfer_the_credits_of_the_team(company: Company) -> N
 def test_an_approval_needs_the_credits_that_are_left_by_then(
     company: Company, ann: Actor, pam: Actor
 ) -> None:
-    """vision borrows 24 GPUs for an hour meanwhile. Planted: only the request is checked."""
+    """vision borrows 24 GPUs for an hour meanwhile. Against: only the request is checked."""
     transfer = transfer_credits(
         asked(company, company.vision, company.inference, 6), actor=ann, now=NOW
     )
@@ -261,7 +261,7 @@ def test_who_asked_may_withdraw_without_a_note(company: Company, ann: Actor) -> 
 def test_a_transfer_that_nobody_decides_expires(
     company: Company, ann: Actor, pam: Actor, ledger_first: bool
 ) -> None:
-    """The ledger voids expired transfers by itself, before or after. Planted: a second void."""
+    """The ledger voids expired transfers by itself, before or after. Against: a second void."""
     transfer = transfer_credits(
         asked(company, company.vision, company.inference, 6), actor=ann, now=NOW
     )

@@ -154,7 +154,7 @@ def settled(day: int, part: str) -> dict[str, float]:
 def test_five_days_come_out_to_the_unit(example: Example) -> None:
     """Day 2: c (0) outranks b (-1.25 days). Days 3 and 4: a spends what it lent.
 
-    Planted: spare GPUs by fair-share alone. Against: a floor that refuses starts.
+    Against: the poorest first; a floor that refuses starts.
     """
     for day, demand in enumerate(DEMANDS):
         used = a_day(example, demand)
