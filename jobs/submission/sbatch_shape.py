@@ -222,7 +222,8 @@ class _Settling:
             if not gpus.number:
                 self.tell(option, "The job asks for no GPUs.")
             elif self.asked[option].note not in self.settled.notes:
-                self.tell(option, f"{gpus.number} GPUs{_type_of(gpus)}, as the other lines say.")
+                number = "1 GPU" if gpus.number == 1 else f"{gpus.number} GPUs"
+                self.tell(option, f"{number}{_type_of(gpus)}, as the other lines say.")
         if each is not None:
             self.shape.gpus = each * (self.shape.nodes or 1) if self._is_fixed() else None
         else:

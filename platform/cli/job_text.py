@@ -331,6 +331,9 @@ def _size(job: Mapping[str, Any], *, granted_mgpu: int | None) -> str:
 
 
 def _state(job: Mapping[str, Any]) -> str:
+    """Return the state with its reason, or that the job is being stopped before it ran."""
+    if job["state"] == "starting" and (job["current_attempt"] or {}).get("state") == "stopping":
+        return "starting (is being stopped)"
     reason = job["end_reason"]
     return f"{job['state']} ({reason})" if reason else str(job["state"])
 

@@ -2,7 +2,7 @@ import type { Job } from "../api/types";
 import { jobPill, usageClass } from "./words";
 
 /** The state of a job; of a waiting one, the reason. */
-export function StatePill({ job }: { job: Pick<Job, "state" | "explanation" | "device"> }) {
+export function StatePill({ job }: { job: Pick<Job, "state" | "explanation" | "device" | "current_attempt"> }) {
   const { text, tone } = jobPill(job);
   return <span className={`pill ${tone}`}>{text}</span>;
 }

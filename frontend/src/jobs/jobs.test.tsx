@@ -50,6 +50,8 @@ describe("words", () => {
       tone: "wait",
     });
     expect(codeWords("some_new_reason")).toBe("some new reason");
+    const stopping = { ...anAttempt(), state: "stopping" as const };
+    expect(jobPill(aJob({ state: "starting", current_attempt: stopping }))).toEqual({ text: "being stopped", tone: "wait" });
     expect(jobPill(aJob({ state: "timed_out" }))).toEqual({ text: "timed out", tone: "bad" });
   });
 

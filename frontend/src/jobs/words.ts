@@ -199,8 +199,12 @@ export function codeWords(code: string, device: Job["device"] = "gpu"): string {
   return inWordsOf(device, CODE_WORDS[code] ?? code.replaceAll("_", " "));
 }
 
-/** What a waiting job's pill says: why it waits if that is known, else its state. */
-export function jobPill(job: Pick<Job, "state" | "explanation" | "device">): { text: string; tone: PillTone } {
+/** What a job's pill says: why it waits if that is known, that it is stopped before it ran, else its state. */
+export function jobPill(job: Pick<Job, "state" | "explanation" | "device" | "current_attempt">): {
+  text: string;
+  tone: PillTone;
+} {
+  if (job.state === "starting" && job.current_attempt?.state === "stopping") return { text: "being stopped", tone: "wait" };
   if (job.state === "queued" && job.explanation) {
     return { text: codeWords(job.explanation.code, job.device), tone: "wait" };
   }

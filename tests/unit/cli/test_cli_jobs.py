@@ -134,6 +134,17 @@ def test_which_pools_it_accepts_and_where_it_runs(
     assert f"\npool        {told}\n" in server.run("get", JOB_ID).out
 
 
+def test_a_job_that_is_stopped_before_it_ran_says_so(server: Server) -> None:
+    """Its cluster may need a while. Against: "starting" alone."""
+    attempt = {"state": "stopping", "cluster": "local", "slots": [], "borrowed_mgpu": 0}
+    shown = a_shown_job(state="starting", current_attempt=attempt)
+    server.routes[f"GET jobs/{JOB_ID}"] = shown
+    lines = server.run("get", JOB_ID).out.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("state ")] == [
+        "starting (is being stopped)"
+    ]
+
+
 def test_get_in_every_form(server: Server) -> None:
     attempt = {
         "cluster": "local",

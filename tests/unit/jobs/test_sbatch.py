@@ -478,3 +478,10 @@ def test_folder_and_files_are_members() -> None:
         "error_file = e.%4t, beside the log",
         "appends_output = true",
     ]
+
+
+def test_a_total_that_other_lines_give_is_told_in_its_number() -> None:
+    """Against: "1 GPUs"."""
+    text = "#!/bin/bash\n#SBATCH -N 1 --gpus=1 --gpus-per-node=1\nsrun train\n"
+    told = [note.detail for note in parse_sbatch(text).notes]
+    assert told == ["nodes = 1", "1 GPU, as the other lines say.", "gpus_per_node = 1"]
