@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
+from billing.amounts import Amounts
 from billing.capacity import (
     PoolCapacity,
     WithheldPool,
@@ -15,7 +16,7 @@ from billing.capacity import (
     capacity_scope,
     withheld_pools,
 )
-from billing.models import HELD_CLASSES, RateLine, UsageClass
+from billing.models import RateLine, UsageClass
 from billing.periods import Period
 from billing.queries import corrections_in
 from billing.scopes import (
@@ -37,49 +38,6 @@ from tenants.places import Place, placed_between, places_of, visible_place
 from tenants.roles import Permission
 
 GroupBy = Literal["team", "department"]
-
-
-@dataclass(frozen=True, slots=True)
-class Amounts:
-    """Usage in milli-GPU-seconds, cost in nano-currency, and the number of jobs.
-
-    The unpriced parts are included in the usage, at cost 0. A job may have both classes, so the
-    jobs of the classes may sum to more than `jobs`.
-    """
-
-    guaranteed_mgpu_s: int = 0
-    borrowed_mgpu_s: int = 0
-    guaranteed_cost_nano: int = 0
-    borrowed_cost_nano: int = 0
-    unpriced_guaranteed_mgpu_s: int = 0
-    unpriced_borrowed_mgpu_s: int = 0
-    jobs: int = 0
-    guaranteed_jobs: int = 0
-    borrowed_jobs: int = 0
-
-    def __add__(self, other: Amounts) -> Amounts:
-        """Return the sum, including the jobs.
-
-        Teams in one pool have no job in common. For several pools, a job may count more than once.
-        """
-        return Amounts(
-            *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
-        )
-
-    @property
-    def mgpu_s(self) -> int:
-        """Return the usage of both classes."""
-        return self.guaranteed_mgpu_s + self.borrowed_mgpu_s
-
-    @property
-    def unpriced_mgpu_s(self) -> int:
-        """Return the usage of both classes without a price."""
-        return self.unpriced_guaranteed_mgpu_s + self.unpriced_borrowed_mgpu_s
-
-    @property
-    def cost_nano(self) -> int:
-        """Return the cost of both classes."""
-        return self.guaranteed_cost_nano + self.borrowed_cost_nano
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +63,8 @@ class DayUse:
     device: DeviceKind
     guaranteed_mgpu_s: int
     borrowed_mgpu_s: int
+    unpaid_mgpu_s: int
+    fault_mgpu_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +121,10 @@ class Report(Sums):
 
 @dataclass(frozen=True, slots=True)
 class JobUse:
-    """Usage of one job in one usage class, in milli-GPU-seconds and nano-currency."""
+    """Usage of one job in one usage class, in milli-GPU-seconds and nano-currency.
+
+    `faults` are the reasons of use in the class `fault` (`billing.models.FaultReason`).
+    """
 
     job_id: UUID
     name: str
@@ -173,6 +136,7 @@ class JobUse:
     mgpu_s: int
     cost_nano: int
     attempts: int
+    faults: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,10 +221,10 @@ def jobs_behind(
     """Return at most `limit` jobs behind a node's number, largest first, and whether more follow.
 
     Over all pages, the sums exactly equal the report's row with the same period and `as_of`. A job
-    with usage in both classes is listed once for each. Raises as `chargeback`, and Forbidden also
-    without the right to see the jobs.
+    with usage in several classes is listed once for each. Raises as `chargeback`, and Forbidden
+    also without the right to see the jobs.
     """
-    wanted = list(HELD_CLASSES) if usage_class is None else [usage_class]
+    wanted = list(UsageClass) if usage_class is None else [usage_class]
     top = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
     places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
     nodes = nodes_of(places)
@@ -283,13 +247,13 @@ def jobs_behind(
     return jobs[:limit], len(jobs) > limit
 
 
-_CLASS_NUMBERS = {UsageClass.GUARANTEED: 1, UsageClass.BORROWED: 2}
+_CLASS_NUMBERS = {usage_class: number for number, usage_class in enumerate(UsageClass, 1)}
 #: Number of bits by which the class bits are shifted for usage on each kind of devices.
-_SHIFTS = {kind: 2 * place for place, kind in enumerate(DeviceKind)}
+_SHIFTS = {kind: len(UsageClass) * place for place, kind in enumerate(DeviceKind)}
 
 
 def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[Pool]) -> JobUse:
-    job_id, name, username, account, usage_class, mgpu_s, cost_nano, attempts = row
+    job_id, name, username, account, usage_class, mgpu_s, cost_nano, attempts, faults = row
     team, pool = team_and_pool(account, teams, pools)
     return JobUse(
         job_id=job_id,
@@ -298,10 +262,11 @@ def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[Pool]) -
         user=username,
         pool=pool.name,
         device=pool.kind,
-        usage_class=UsageClass.GUARANTEED if usage_class == 1 else UsageClass.BORROWED,
+        usage_class=list(UsageClass)[usage_class - 1],
         mgpu_s=int(mgpu_s),
         cost_nano=int(cost_nano),
         attempts=attempts,
+        faults=tuple(faults or ()),
     )
 
 
@@ -404,19 +369,21 @@ def _total(
     team_rows: Iterable[Row], kinds: Collection[DeviceKind], found: Iterable[Sequence[Any]]
 ) -> Amounts:
     """Sum `team_rows`, which cover all these `kinds` of devices. Each job counts once."""
-    guaranteed, borrowed = (
-        sum(number << _SHIFTS[kind] for kind in kinds) for number in _CLASS_NUMBERS.values()
-    )
-    counts = [(row[1], row[9]) for row in found if row[0] == "jobs"]
+    counts = [(row[1], int(row[3])) for row in found if row[0] == "jobs"]
 
-    def jobs(bits: int) -> int:
+    def jobs(*classes: UsageClass) -> int:
+        bits = sum(
+            1 << _SHIFTS[kind] + _CLASS_NUMBERS[one] - 1 for kind in kinds for one in classes
+        )
         return sum(count for used, count in counts if used & bits)
 
     return replace(
         sum((row.amounts for row in team_rows), Amounts()),
-        jobs=jobs(guaranteed | borrowed),
-        guaranteed_jobs=jobs(guaranteed),
-        borrowed_jobs=jobs(borrowed),
+        jobs=jobs(*UsageClass),
+        guaranteed_jobs=jobs(UsageClass.GUARANTEED),
+        borrowed_jobs=jobs(UsageClass.BORROWED),
+        unpaid_jobs=jobs(UsageClass.UNPAID),
+        fault_jobs=jobs(UsageClass.FAULT),
     )
 
 
@@ -441,10 +408,9 @@ def _paths_up(path: str) -> Iterable[str]:
 def _days(found: Iterable[Sequence[Any]], pools: Sequence[Pool]) -> tuple[DayUse, ...]:
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     days = []
-    for part, number, since_epoch, guaranteed_mgpu_s, borrowed_mgpu_s, *_ in found:
+    for part, number, since_epoch, *amounts in found:
         if part == "day":
             pool, day = pools[number - 1], (epoch + timedelta(days=since_epoch)).date()
-            days.append(
-                DayUse(day, pool.name, pool.kind, int(guaranteed_mgpu_s), int(borrowed_mgpu_s))
-            )
+            used = (int(mgpu_s) for mgpu_s in amounts[: len(UsageClass)])
+            days.append(DayUse(day, pool.name, pool.kind, *used))
     return tuple(sorted(days, key=lambda day: (day.day, day.pool)))

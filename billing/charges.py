@@ -131,11 +131,7 @@ def _batches(scope: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
 
 
 #: By the numbers of the SQL.
-_CLASSES = {
-    1: UsageClass.GUARANTEED.value,
-    2: UsageClass.BORROWED.value,
-    3: UsageClass.UNPAID.value,
-}
+_CLASSES = {number: usage_class.value for number, usage_class in enumerate(UsageClass, 1)}
 
 
 def _charge(

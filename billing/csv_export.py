@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from billing.chargeback import Report
+from billing.models import UsageClass
 from primitives.units import MGPU_S_PER_GPU_HOUR, NANO_PER_UNIT, div_half_even
 from webapi.csv_text import csv_line, plain_text
 
@@ -41,22 +42,8 @@ def csv_lines(report: Report) -> Iterator[str]:
     for row in report.team_rows:
         amounts = row.amounts
         steps = row.node.display_path.split("/")
-        for usage_class, mgpu_s, cost_nano, jobs, unpriced_mgpu_s in (
-            (
-                "guaranteed",
-                amounts.guaranteed_mgpu_s,
-                amounts.guaranteed_cost_nano,
-                amounts.guaranteed_jobs,
-                amounts.unpriced_guaranteed_mgpu_s,
-            ),
-            (
-                "borrowed",
-                amounts.borrowed_mgpu_s,
-                amounts.borrowed_cost_nano,
-                amounts.borrowed_jobs,
-                amounts.unpriced_borrowed_mgpu_s,
-            ),
-        ):
+        for usage_class in UsageClass:
+            mgpu_s, cost_nano, unpriced_mgpu_s, jobs = amounts.of_class(usage_class)
             if mgpu_s == 0:
                 continue
             yield csv_line(
@@ -67,7 +54,7 @@ def csv_lines(report: Report) -> Iterator[str]:
                     plain_text("/".join(steps[1:-1])),
                     plain_text(steps[-1]),
                     plain_text(row.pool),
-                    usage_class,
+                    usage_class.value,
                     gpu_hours_text(mgpu_s),
                     str(mgpu_s),
                     cost_text(cost_nano),

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
 
-EventKind = Literal["started", "ended", "lost", "classed", "sized", "anew"]
+EventKind = Literal["started", "ended", "lost", "classed", "sized", "anew", "fault"]
+#: A preemption this soon after the start makes the whole attempt free.
+EARLY = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One fact. `sequence` is the order of recording.
 
-    `guaranteed_mgpu` belongs to `classed`, and `mgpu` to `sized`.
+    `guaranteed_mgpu` belongs to `classed`, `mgpu` to `sized`, and `reason` to `fault`.
     """
 
     kind: EventKind
@@ -22,19 +24,35 @@ class Event:
     sequence: int
     guaranteed_mgpu: int | None = None
     mgpu: int | None = None
+    reason: str = ""
+
+
+class Unpaid(NamedTuple):
+    """Borrowed use of `mgpu` during `[start, end)` that no credits paid."""
+
+    start: datetime
+    end: datetime
+    mgpu: int
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Use during `[start, end)`. An end of None means that it continues."""
+    """Use during `[start, end)`. An end of None means that it continues.
+
+    `unpaid_mgpu` is a part of `borrowed_mgpu`. `fault` is the reason why all of it costs nothing.
+    """
 
     start: datetime
     end: datetime | None
     guaranteed_mgpu: int
     borrowed_mgpu: int
+    unpaid_mgpu: int = 0
+    fault: str = ""
 
 
-def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
+def fold(
+    events: Iterable[Event], *, mgpu: int, unpaid: Sequence[Unpaid] = ()
+) -> tuple[Segment, ...]:
     """Return the usage segments of one attempt that was granted `mgpu`, by time, without gaps.
 
     The result depends on the set of `events` only, not on their order:
@@ -51,6 +69,13 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
       later counts.
     - `sized`: from then on the attempt uses this amount instead of `mgpu`. At or before the start,
       it counts from the start.
+    - `fault` after a failed node or a loss: use since its time, or since the start where that is
+      later, costs nothing. That time is the last checkpoint. A loss that `ended` replaced is no
+      fault.
+    - `fault` for a preemption: all use costs nothing if it came within `EARLY` of the start.
+
+    Borrowed use is unpaid as `unpaid` says, which do not overlap, unless a fault made it free. An
+    unpaid amount above what is borrowed is cut.
 
     A guaranteed amount outside 0 to `mgpu` is cut, so that the parts always sum to `mgpu`. Without
     a start, or with an end at or before it, there is no segment.
@@ -66,21 +91,49 @@ def fold(events: Iterable[Event], *, mgpu: int) -> tuple[Segment, ...]:
         return ()
     classes = _of_kind(facts, "classed", end)
     sizes = _of_kind(facts, "sized", end)
-    moments = sorted({start, *(fact.at for fact in (*classes, *sizes) if fact.at > start)})
+    free_since, reason = _fault(facts, start, end)
+    turns = [fact.at for fact in (*classes, *sizes)]
+    turns += [at for one in unpaid for at in (one.start, one.end) if end is None or at < end]
+    turns += [] if free_since is None else [free_since]
+    moments = sorted({start, *(at for at in turns if at > start)})
     told = [fact for fact in classes if fact.at <= start] or classes[:1]
-    changes: list[tuple[datetime, int, int]] = []
+    changes: list[tuple[datetime, int, int, int, str]] = []
     for moment in moments:
         held_mgpu = _latest([fact.mgpu for fact in sizes if fact.at <= moment], mgpu)
         told = [fact for fact in classes if fact.at <= moment] or told
         guaranteed = _latest([fact.guaranteed_mgpu for fact in told], 0)
         guaranteed = max(0, min(guaranteed, held_mgpu))
-        if not changes or changes[-1][1:] != (guaranteed, held_mgpu):
-            changes.append((moment, guaranteed, held_mgpu))
-    ends = [at for at, _, _ in changes[1:]]
+        fault = "" if free_since is None or moment < free_since else reason
+        without = sum(one.mgpu for one in unpaid if one.start <= moment < one.end)
+        without = 0 if fault else min(without, held_mgpu - guaranteed)
+        if not changes or changes[-1][1:] != (guaranteed, held_mgpu, without, fault):
+            changes.append((moment, guaranteed, held_mgpu, without, fault))
+    ends = [change[0] for change in changes[1:]]
     return tuple(
-        Segment(at, until, guaranteed, held_mgpu - guaranteed)
-        for (at, guaranteed, held_mgpu), until in zip(changes, [*ends, end], strict=True)
+        Segment(at, until, guaranteed, held_mgpu - guaranteed, without, fault)
+        for (at, guaranteed, held_mgpu, without, fault), until in zip(
+            changes, [*ends, end], strict=True
+        )
     )
+
+
+def _fault(
+    facts: Iterable[Event], start: datetime, end: datetime | None
+) -> tuple[datetime | None, str]:
+    """Return since when the use costs nothing, and the reason; None for never."""
+    found = min((fact for fact in facts if fact.kind == "fault"), key=_recorded, default=None)
+    if found is None:
+        return None, ""
+    if found.reason == "preempted":
+        return (start if found.at < start + EARLY else None), found.reason
+    if found.reason == "lost" and _first(facts, "ended") is not None:
+        return None, ""
+    since = max(start, found.at)
+    return (since if end is None or since < end else None), found.reason
+
+
+def _recorded(fact: Event) -> int:
+    return fact.sequence
 
 
 def _of_kind(facts: Iterable[Event], kind: EventKind, end: datetime | None) -> list[Event]:

@@ -8,21 +8,23 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
-from billing.folding import Event, EventKind, Segment, fold
-from billing.late_use import late_use
+from billing.folding import Event, EventKind, Segment, Unpaid, fold
+from billing.late_use import changed_use, late_use
 from billing.models import (
+    ChangedUse,
     LateUse,
     MeterAnomaly,
     MeterAnomalyReason,
     MeteredAttempt,
     MeterEvent,
+    UnpaidUse,
     UsageSegment,
 )
 from bulk.inserting import insert_rows
@@ -71,6 +73,7 @@ class _Reported:
     at: datetime
     guaranteed_mgpu: int | None = None
     mgpu: int | None = None
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class _Fact:
     guaranteed_mgpu: int | None
     mgpu: int | None
     id: int = 0
+    reason: str = ""
 
 
 @transaction.atomic
@@ -146,12 +150,15 @@ class Observed:
 
     The kinds are "started", "ended" and "lost". "sized": it uses `mgpu` from then on, whatever it
     was granted. "anew": it uses its GPUs only since then, and its earlier start no longer counts.
+    "fault": it ended by a fault for the `reason` (`FaultReason`), and its work since `at` was lost;
+    of a preemption, `at` is the time.
     """
 
     attempt_id: UUID
-    kind: Literal["started", "ended", "lost", "sized", "anew"]
+    kind: Literal["started", "ended", "lost", "sized", "anew", "fault"]
     at: datetime
     mgpu: int | None = None
+    reason: str = ""
 
 
 def record_observed(observed: Sequence[Observed], now: datetime) -> None:
@@ -165,7 +172,10 @@ def record_observed(observed: Sequence[Observed], now: datetime) -> None:
     for its real use. Of two sizes in one second, the later one counts.
     """
     _record(
-        [_Reported(item.attempt_id, item.kind, item.at, mgpu=item.mgpu) for item in observed],
+        [
+            _Reported(item.attempt_id, item.kind, item.at, mgpu=item.mgpu, reason=item.reason)
+            for item in observed
+        ],
         now=now,
     )
 
@@ -263,6 +273,7 @@ def _record(reported: Sequence[_Reported], *, now: datetime) -> None:
             item.mgpu,
         ):
             fact = _Fact(item.attempt_id, item.kind, at, item.guaranteed_mgpu, item.mgpu)
+            fact.reason = item.reason
             new.append(fact)
             events.append(fact)
         elif earlier.at != at and not is_ahead:
@@ -292,12 +303,62 @@ def _store_events(new: Sequence[_Fact], now: datetime) -> None:
             "at": fact.at,
             "guaranteed_mgpu": fact.guaranteed_mgpu,
             "mgpu": fact.mgpu,
+            "reason": fact.reason,
         }
         for fact in new
     ]
     stored = insert_rows(MeterEvent, rows, same={"recorded_at": now})
     for fact, pk in zip(new, stored, strict=True):
         fact.id = pk
+
+
+@dataclass(frozen=True, slots=True)
+class UnpaidSpan:
+    """Borrowed use of an attempt during `[start, end)` that a settlement left unpaid."""
+
+    attempt_id: UUID
+    start: datetime
+    end: datetime
+    mgpu: int
+
+
+@transaction.atomic
+def record_unpaid(
+    spans: Sequence[UnpaidSpan],
+    *,
+    organization_id: UUID,
+    pool_id: UUID,
+    start: datetime,
+    end: datetime,
+    now: datetime,
+) -> None:
+    """Store all unpaid use of an organization's attempts in a pool during `[start, end)`.
+
+    It replaces what was stored for that time, so a repeat changes nothing. The caller's spans lie
+    in it and do not overlap.
+    """
+    stored = UnpaidUse.objects.filter(
+        attempt__organization_id=organization_id,
+        attempt__pool_id=pool_id,
+        start__gte=start,
+        start__lt=end,
+    )
+    before = {row.pk: UnpaidSpan(row.attempt_id, row.start, row.end, row.mgpu) for row in stored}
+    fresh = [span for span in spans if span not in set(before.values())]
+    superseded = [pk for pk, span in before.items() if span not in set(spans)]
+    ids = {span.attempt_id for span in fresh} | {before[pk].attempt_id for pk in superseded}
+    if not ids:
+        return
+    attempts, known = _lock(ids)
+    _add_events(known)
+    UnpaidUse.objects.filter(pk__in=superseded).delete()
+    UnpaidUse.objects.bulk_create(
+        [
+            UnpaidUse(attempt_id=one.attempt_id, start=one.start, end=one.end, mgpu=one.mgpu)
+            for one in fresh
+        ]
+    )
+    _refold(attempts, known, now)
 
 
 def _set_aside(anomalies: Sequence[MeterAnomaly]) -> None:
@@ -350,10 +411,11 @@ def _lock(ids: Collection[UUID]) -> tuple[Mapping[UUID, int], dict[UUID, list[_F
 def _add_events(events: Mapping[UUID, list[_Fact]]) -> None:
     """Add the stored events to those from the accounts, in the order of recording."""
     rows = MeterEvent.objects.filter(attempt_id__in=events).order_by("pk")
-    for attempt_id, kind, at, guaranteed_mgpu, mgpu, pk in rows.values_list(
-        "attempt_id", "kind", "at", "guaranteed_mgpu", "mgpu", "pk"
+    for attempt_id, kind, at, guaranteed_mgpu, mgpu, pk, reason in rows.values_list(
+        "attempt_id", "kind", "at", "guaranteed_mgpu", "mgpu", "pk", "reason"
     ):
-        events[attempt_id].append(_Fact(attempt_id, _KINDS[kind], at, guaranteed_mgpu, mgpu, pk))
+        fact = _Fact(attempt_id, _KINDS[kind], at, guaranteed_mgpu, mgpu, pk, reason)
+        events[attempt_id].append(fact)
 
 
 def _same_fact(events: Sequence[_Fact], kind: EventKind, at: datetime) -> _Fact | None:
@@ -389,26 +451,28 @@ def _refold(
     known: Mapping[UUID, Sequence[_Fact]],
     now: datetime,
 ) -> None:
-    """Update the stored segments of `attempts` to the fold of their events."""
+    """Update the stored segments of `attempts` to the fold of their events and unpaid use."""
     stored: dict[UUID, dict[Segment, int]] = defaultdict(dict)
     for row in UsageSegment.objects.filter(attempt_id__in=attempts):
-        segment = Segment(row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu)
+        segment = Segment(
+            row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu, row.unpaid_mgpu, row.fault
+        )
         stored[row.attempt_id][segment] = row.pk
+    unpaid: dict[UUID, list[Unpaid]] = defaultdict(list)
+    uses = UnpaidUse.objects.filter(attempt_id__in=attempts)
+    for pk, start, end, mgpu in uses.values_list("attempt_id", "start", "end", "mgpu"):
+        unpaid[pk].append(Unpaid(start, end, mgpu))
     superseded: list[int] = []
     fresh: list[UsageSegment] = []
     late: list[LateUse] = []
+    changed: list[ChangedUse] = []
     for pk, mgpu in attempts.items():
-        folded = fold((_event(fact) for fact in known[pk]), mgpu=mgpu)
+        folded = fold((_event(fact) for fact in known[pk]), mgpu=mgpu, unpaid=unpaid[pk])
         superseded += [row for segment, row in stored[pk].items() if segment not in folded]
         late += late_use(pk, stored[pk], folded, now)
+        changed += changed_use(pk, stored[pk], folded, now)
         fresh += [
-            UsageSegment(
-                attempt_id=pk,
-                start=segment.start,
-                end=segment.end,
-                guaranteed_mgpu=segment.guaranteed_mgpu,
-                borrowed_mgpu=segment.borrowed_mgpu,
-            )
+            UsageSegment(attempt_id=pk, **asdict(segment))
             for segment in folded
             if segment not in stored[pk]
         ]
@@ -418,6 +482,8 @@ def _refold(
         UsageSegment.objects.bulk_create(fresh)
     if late:
         LateUse.objects.bulk_create(late)
+    if changed:
+        ChangedUse.objects.bulk_create(changed)
 
 
 _KINDS: Mapping[str, EventKind] = {
@@ -427,8 +493,9 @@ _KINDS: Mapping[str, EventKind] = {
     "classed": "classed",
     "sized": "sized",
     "anew": "anew",
+    "fault": "fault",
 }
 
 
 def _event(fact: _Fact) -> Event:
-    return Event(fact.kind, fact.at, fact.id, fact.guaranteed_mgpu, fact.mgpu)
+    return Event(fact.kind, fact.at, fact.id, fact.guaranteed_mgpu, fact.mgpu, fact.reason)

@@ -104,6 +104,19 @@ class MeterEventKind(models.TextChoices):
     CLASSED = "classed"
     SIZED = "sized"
     ANEW = "anew"
+    FAULT = "fault"
+
+
+class FaultReason(models.TextChoices):
+    """The reason why use costs nothing.
+
+    `node_failed` and `lost` are ends by a fault of the cluster. `preempted` is a preemption soon
+    after the start (`billing.folding.EARLY`).
+    """
+
+    NODE_FAILED = "node_failed"
+    LOST = "lost"
+    PREEMPTED = "preempted"
 
 
 class MeterEvent(models.Model):
@@ -113,7 +126,8 @@ class MeterEvent(models.Model):
     attempt are inside its team's guarantee, and the rest is borrowed. A class may change more than
     once in a second; then the one with the highest id counts. `sized`: the attempt uses `mgpu` on
     its cluster, other than granted. `anew`: the cluster forgot the start that it reported, and
-    began again at `at`.
+    began again at `at`. `fault`: the attempt ended by a fault for `reason`, and its work since `at`
+    was lost; for `preempted`, `at` is the time of the preemption.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -122,6 +136,9 @@ class MeterEvent(models.Model):
     at = models.DateTimeField()
     guaranteed_mgpu = models.BigIntegerField(null=True)
     mgpu = models.BigIntegerField(null=True)
+    reason = models.CharField(
+        max_length=11, choices=FaultReason.choices, blank=True, default="", db_default=""
+    )
     recorded_at = models.DateTimeField()
 
     class Meta:
@@ -132,8 +149,15 @@ class MeterEvent(models.Model):
                 name="meter_event_once_per_attempt",
             ),
             models.CheckConstraint(
-                condition=Q(kind__in=["started", "ended", "lost", "classed", "sized", "anew"]),
+                condition=Q(
+                    kind__in=["started", "ended", "lost", "classed", "sized", "anew", "fault"]
+                ),
                 name="meter_event_kind_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="fault", reason__in=["node_failed", "lost", "preempted"])
+                | (~Q(kind="fault") & Q(reason="")),
+                name="meter_fault_has_a_reason",
             ),
             models.CheckConstraint(
                 condition=Q(kind="classed", guaranteed_mgpu__isnull=False)
@@ -192,8 +216,11 @@ class MeterAnomaly(models.Model):
 class UsageSegment(models.Model):
     """An attempt's use of `guaranteed_mgpu` + `borrowed_mgpu` during `[start, end)`.
 
-    It is a pure fold of the attempt's meter events, and is rewritten when one arrives. An empty end
-    means that the attempt still runs.
+    It is a pure fold of the attempt's meter events and unpaid use, and is rewritten when one of
+    them arrives. An empty end means that the attempt still runs.
+
+    `unpaid_mgpu` is the part of `borrowed_mgpu` that no credits paid. Where `fault` has a reason,
+    the whole segment costs nothing. So each milli-GPU-second has exactly one `UsageClass`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -202,11 +229,20 @@ class UsageSegment(models.Model):
     end = models.DateTimeField(null=True)
     guaranteed_mgpu = models.BigIntegerField()
     borrowed_mgpu = models.BigIntegerField()
+    unpaid_mgpu = models.BigIntegerField(default=0, db_default=0)
+    fault = models.CharField(
+        max_length=11, choices=FaultReason.choices, blank=True, default="", db_default=""
+    )
 
     class Meta:
         constraints = [
             models.CheckConstraint(
                 condition=Q(end=None) | Q(end__gt=F("start")), name="segment_has_a_length"
+            ),
+            models.CheckConstraint(
+                condition=Q(fault="", unpaid_mgpu__gte=0, unpaid_mgpu__lte=F("borrowed_mgpu"))
+                | Q(fault__in=["node_failed", "lost", "preempted"], unpaid_mgpu=0),
+                name="segment_has_one_class_for_each_gpu",
             ),
             models.CheckConstraint(
                 condition=Q(guaranteed_mgpu__gte=0, borrowed_mgpu__gte=0),
@@ -230,6 +266,61 @@ class UsageSegment(models.Model):
 
     def __str__(self) -> str:
         return f"segment of {self.attempt_id} from {self.start:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class UnpaidUse(models.Model):
+    """Borrowed use of `mgpu` during `[start, end)` that a settlement of credits left unpaid.
+
+    A new settlement of the same time replaces it. The fold cuts it to what the attempt borrowed.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(MeteredAttempt, models.PROTECT, related_name="unpaid_uses")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    mgpu = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(end__gt=F("start"), mgpu__gt=0), name="unpaid_use_is_some"
+            ),
+            ExclusionConstraint(
+                name="unpaid_use_counts_a_second_once",
+                expressions=[
+                    ("attempt", RangeOperators.EQUAL),
+                    (
+                        Func("start", "end", RangeBoundary(), function="TSTZRANGE"),
+                        RangeOperators.OVERLAPS,
+                    ),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"unpaid use of {self.attempt_id} from {self.start:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class ChangedUse(models.Model):
+    """Late news: the use of a pool during `[start, end)` is other than recorded before.
+
+    `fault` is its reason where the news is a fault. The bank settles that time anew and deletes the
+    row.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    attempt = models.ForeignKey(MeteredAttempt, models.PROTECT, related_name="+")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+    fault = models.CharField(max_length=11, choices=FaultReason.choices, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(end__gt=F("start")), name="changed_use_is_some"),
+        ]
+
+    def __str__(self) -> str:
+        return f"changed use of {self.attempt_id} from {self.start:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class DecayedUse(models.Model):

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from billing.chargeback import Amounts, Report, chargeback
+from billing.amounts import Amounts
+from billing.chargeback import Report, chargeback
 from billing.models import PRICED_CLASSES, RateCard, RateLine, UsageClass
 from billing.periods import Period, last_month
 from billing.pricing import time_zone_of, visible_cards

@@ -39,6 +39,14 @@ _SECONDS_IN_PERIOD = """
     date_part('epoch', LEAST(s."end", %(until_at)s) - GREATEST(s.start, %(since_at)s))::bigint
 """
 
+# A segment's milli-GPU in each class.
+_MGPU_BY_CLASS = """
+    CASE WHEN s.fault = '' THEN s.guaranteed_mgpu ELSE 0 END AS guaranteed_mgpu,
+    CASE WHEN s.fault = '' THEN s.borrowed_mgpu - s.unpaid_mgpu ELSE 0 END AS borrowed_mgpu,
+    s.unpaid_mgpu,
+    CASE WHEN s.fault = '' THEN 0 ELSE s.guaranteed_mgpu + s.borrowed_mgpu END AS fault_mgpu
+"""
+
 _ASKED = "a.team_id = ANY(%(teams)s) AND a.pool_id = ANY(%(pools)s)"
 
 ACCOUNTS = f"""
@@ -79,14 +87,17 @@ def rated(condition: str = "") -> str:
     (billing.folding). So earlier ones exist only where a segment of the period began at or before
     its start.
 
-    Gaps between rate lines become lines without a price, so that no use is lost. Class 1 is
-    guaranteed, 2 is borrowed. The outer join to `placed` nearly always finds a row; an inner join
-    would make the planner expect few rows. Use without a row happened while its team was elsewhere.
+    Gaps between rate lines become lines without a price, so that no use is lost. Classes: 1
+    guaranteed, 2 borrowed, 3 unpaid, 4 fault. Class 3 has the price of class 2 where it has no line
+    of its own. Class 4 costs nothing, so it is never unpriced.
+
+    The outer join to `placed` nearly always finds a row; an inner join would make the planner
+    expect few rows. Use without a row happened while its team was elsewhere.
     """
     return f"""
 overlapping AS MATERIALIZED (
-    SELECT s.attempt_id, a.job_id, c.account, c.since_s, a.multiplier_ppm,
-           s.guaranteed_mgpu, s.borrowed_mgpu,
+    SELECT s.attempt_id, a.job_id, c.account, c.since_s, a.multiplier_ppm, s.fault,
+           {_MGPU_BY_CLASS},
            date_part('epoch', s.start)::bigint AS start_s,
            date_part('epoch', LEAST(s."end", c.until_at))::bigint AS end_s
     FROM billing_usagesegment s
@@ -97,12 +108,12 @@ overlapping AS MATERIALIZED (
 ),
 pieces AS NOT MATERIALIZED (
     SELECT attempt_id, job_id, account, since_s, multiplier_ppm,
-           guaranteed_mgpu, borrowed_mgpu, start_s, end_s
+           guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu, start_s, end_s
     FROM overlapping
     WHERE account IS NOT NULL
     UNION ALL
     SELECT o.attempt_id, o.job_id, o.account, o.since_s, o.multiplier_ppm,
-           s.guaranteed_mgpu, s.borrowed_mgpu,
+           {_MGPU_BY_CLASS},
            date_part('epoch', s.start)::bigint, date_part('epoch', s."end")::bigint
     FROM overlapping o
     JOIN billing_usagesegment s
@@ -124,7 +135,7 @@ lines AS MATERIALIZED (
     WHERE %(priced_at)s::timestamptz IS NULL
        OR l.start <= %(priced_at)s AND (l."end" > %(priced_at)s OR l."end" IS NULL)
 ),
-prices AS MATERIALIZED (
+own_prices AS MATERIALIZED (
     SELECT * FROM lines
     UNION ALL
     SELECT account, class, NULL, NULL,
@@ -132,18 +143,31 @@ prices AS MATERIALIZED (
     FROM lines
     UNION ALL
     SELECT account, class, NULL, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY account, class
+    UNION ALL
+    SELECT account, 3, NULL, NULL, -{_EVER}, {_EVER} FROM lines
+    GROUP BY account HAVING NOT bool_or(class = 3)
+),
+prices AS MATERIALIZED (
+    SELECT * FROM own_prices WHERE class < 3 OR price_nano IS NOT NULL
+    UNION ALL
+    SELECT o.account, 3, b.line_id, b.price_nano,
+           GREATEST(o.start_s, b.start_s), LEAST(o.end_s, b.end_s)
+    FROM own_prices o JOIN own_prices b USING (account)
+    WHERE o.class = 3 AND o.price_nano IS NULL AND b.class = 2
+      AND o.start_s < b.end_s AND o.end_s > b.start_s
 ),
 by_class AS (
-    SELECT attempt_id, job_id, account, since_s, multiplier_ppm, start_s, end_s,
-           1 AS class, guaranteed_mgpu AS mgpu
-    FROM pieces WHERE guaranteed_mgpu > 0
-    UNION ALL
-    SELECT attempt_id, job_id, account, since_s, multiplier_ppm, start_s, end_s, 2, borrowed_mgpu
-    FROM pieces WHERE borrowed_mgpu > 0
+    SELECT attempt_id, job_id, account, since_s, multiplier_ppm, start_s, end_s, c.class, c.mgpu
+    FROM pieces
+    CROSS JOIN LATERAL (
+        VALUES (1, guaranteed_mgpu), (2, borrowed_mgpu), (3, unpaid_mgpu), (4, fault_mgpu)
+    ) AS c (class, mgpu)
+    WHERE c.mgpu > 0
 ),
 cumulative AS (
-    SELECT p.attempt_id, p.job_id, p.account, p.class, r.line_id, r.price_nano,
-           r.price_nano IS NULL AS is_unpriced,
+    SELECT p.attempt_id, p.job_id, p.account, p.class, r.line_id,
+           COALESCE(r.price_nano, CASE p.class WHEN 4 THEN 0 END) AS price_nano,
+           r.price_nano IS NULL AND p.class < 4 AS is_unpriced,
            SUM(p.mgpu * GREATEST(
                0, LEAST(p.end_s, r.end_s, p.since_s) - GREATEST(p.start_s, r.start_s)
            )) FILTER (WHERE p.start_s < p.since_s) AS before_mgpu_s,
@@ -190,20 +214,27 @@ amounts AS (
     SELECT account,
            SUM(mgpu_s) FILTER (WHERE class = 1) AS guaranteed_mgpu_s,
            SUM(mgpu_s) FILTER (WHERE class = 2) AS borrowed_mgpu_s,
+           SUM(mgpu_s) FILTER (WHERE class = 3) AS unpaid_mgpu_s,
+           SUM(mgpu_s) FILTER (WHERE class = 4) AS fault_mgpu_s,
            SUM(cost_nano) FILTER (WHERE class = 1) AS guaranteed_cost_nano,
            SUM(cost_nano) FILTER (WHERE class = 2) AS borrowed_cost_nano,
+           SUM(cost_nano) FILTER (WHERE class = 3) AS unpaid_cost_nano,
            SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 1) AS unpriced_guaranteed_mgpu_s,
-           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 2) AS unpriced_borrowed_mgpu_s
+           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 2) AS unpriced_borrowed_mgpu_s,
+           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 3) AS unpriced_unpaid_mgpu_s
     FROM rated GROUP BY account
 ),
 job AS (
     SELECT account, job_id,
-           bit_or((guaranteed_mgpu > 0)::integer + 2 * (borrowed_mgpu > 0)::integer) AS classes
+           bit_or((guaranteed_mgpu > 0)::integer + 2 * (borrowed_mgpu > 0)::integer
+                  + 4 * (unpaid_mgpu > 0)::integer + 8 * (fault_mgpu > 0)::integer) AS classes
     FROM overlapping WHERE account IS NOT NULL GROUP BY account, job_id
 ),
 jobs AS (
     SELECT account, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE classes & 1 > 0) AS guaranteed_jobs,
-           COUNT(*) FILTER (WHERE classes & 2 > 0) AS borrowed_jobs
+           COUNT(*) FILTER (WHERE classes & 2 > 0) AS borrowed_jobs,
+           COUNT(*) FILTER (WHERE classes & 4 > 0) AS unpaid_jobs,
+           COUNT(*) FILTER (WHERE classes & 8 > 0) AS fault_jobs
     FROM job GROUP BY account
 ),
 jobs_anywhere AS (
@@ -216,26 +247,28 @@ jobs_anywhere AS (
     GROUP BY organization_id, used
 ),
 held AS NOT MATERIALIZED (
-    SELECT account, guaranteed_mgpu, borrowed_mgpu,
+    SELECT account, guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu,
            GREATEST(start_s, since_s) AS start_s, end_s,
            GREATEST(start_s, since_s) / 86400 AS first_day
     FROM overlapping
     WHERE account IS NOT NULL
 ),
-days AS (
-    SELECT account, first_day AS day,
-           SUM(guaranteed_mgpu * (LEAST(end_s, (first_day + 1) * 86400) - start_s))
-               AS guaranteed_mgpu_s,
-           SUM(borrowed_mgpu * (LEAST(end_s, (first_day + 1) * 86400) - start_s))
-               AS borrowed_mgpu_s
-    FROM held GROUP BY account, first_day
+held_days AS (
+    SELECT account, guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu, first_day AS day,
+           LEAST(end_s, (first_day + 1) * 86400) - start_s AS seconds
+    FROM held
     UNION ALL
-    SELECT account, day,
-           SUM(guaranteed_mgpu * (LEAST(end_s, (day + 1) * 86400) - day * 86400)),
-           SUM(borrowed_mgpu * (LEAST(end_s, (day + 1) * 86400) - day * 86400))
+    SELECT account, guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu, day,
+           LEAST(end_s, (day + 1) * 86400) - day * 86400
     FROM held, generate_series(first_day + 1, (end_s - 1) / 86400) AS day
     WHERE end_s > (first_day + 1) * 86400
-    GROUP BY account, day
+),
+days AS (
+    SELECT account, day, SUM(guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
+           SUM(borrowed_mgpu * seconds) AS borrowed_mgpu_s,
+           SUM(unpaid_mgpu * seconds) AS unpaid_mgpu_s,
+           SUM(fault_mgpu * seconds) AS fault_mgpu_s
+    FROM held_days GROUP BY account, day
 ),
 elsewhere AS (
     SELECT a.pool_id, a.organization_id = ANY(%(organizations)s) AS is_own,
@@ -265,22 +298,25 @@ capacity AS (
 )
 SELECT 'row' AS part, account AS key, NULL::bigint AS day,
        COALESCE(guaranteed_mgpu_s, 0), COALESCE(borrowed_mgpu_s, 0),
+       COALESCE(unpaid_mgpu_s, 0), COALESCE(fault_mgpu_s, 0),
        COALESCE(guaranteed_cost_nano, 0), COALESCE(borrowed_cost_nano, 0),
+       COALESCE(unpaid_cost_nano, 0),
        COALESCE(unpriced_guaranteed_mgpu_s, 0), COALESCE(unpriced_borrowed_mgpu_s, 0),
-       jobs, guaranteed_jobs, borrowed_jobs
+       COALESCE(unpriced_unpaid_mgpu_s, 0),
+       jobs, guaranteed_jobs, borrowed_jobs, unpaid_jobs, fault_jobs
 FROM amounts JOIN jobs USING (account)
 UNION ALL
 SELECT 'jobs', used, array_position(%(charged)s::uuid[], organization_id),
-       0, 0, 0, 0, 0, 0, jobs, 0, 0
+       jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM jobs_anywhere
 UNION ALL
 SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_mgpu_s),
-       0, 0, 0, 0, 0, 0, 0
+       SUM(unpaid_mgpu_s), SUM(fault_mgpu_s), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM days GROUP BY account %% {POOLS_MAX}, day
 UNION ALL
 SELECT 'check', NULL, array_position(%(charged)s::uuid[], a.organization_id),
        SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_AT_PLACE.format(place="l")}),
-       0, 0, 0, 0, 0, 0, 0, 0
+       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM billing_usagesegment s
 JOIN billing_meteredattempt a ON a.id = s.attempt_id
 JOIN places l ON l.team_id = a.team_id AND {_AT_PLACE.format(place="l")}
@@ -292,19 +328,21 @@ SELECT 'capacity', p.number, NULL,
        COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id), 0),
        COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id AND NOT e.is_own), 0),
        COALESCE((SELECT c.outside_mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),
-       0, 0, 0, 0, 0
+       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
 WHERE p.id = ANY(%(capacity_pools)s)
 """  # noqa: S608 - made of constants only
 
 #: The jobs behind a number, largest first. Those after (`after_mgpu_s`, `after_job`, `after_class`,
-#: `after_account`) of `classes` (1 guaranteed, 2 borrowed), at most `limit`. Only these are priced.
+#: `after_account`) of `classes` (as in `_rated`), at most `limit`. Only these are priced.
 #: A job that ran in several accounts is listed once for each.
 JOBS = f"""
 WITH {ACCOUNTS},
 used AS (
-    SELECT a.job_id, p.account, SUM(s.guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
-           SUM(s.borrowed_mgpu * seconds) AS borrowed_mgpu_s
+    SELECT a.job_id, p.account, SUM(held.guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
+           SUM(held.borrowed_mgpu * seconds) AS borrowed_mgpu_s,
+           SUM(held.unpaid_mgpu * seconds) AS unpaid_mgpu_s,
+           SUM(held.fault_mgpu * seconds) AS fault_mgpu_s
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
     JOIN placed p ON p.team_id = a.team_id AND p.pool_id = a.pool_id
@@ -312,6 +350,7 @@ used AS (
     CROSS JOIN LATERAL (
         SELECT {_SECONDS_AT_PLACE.format(place="p")} AS seconds
     ) AS length
+    CROSS JOIN LATERAL (SELECT {_MGPU_BY_CLASS}) AS held
     WHERE {_IN_PERIOD} AND {_ASKED}
     GROUP BY a.job_id, p.account
 ),
@@ -319,7 +358,8 @@ page AS MATERIALIZED (
     SELECT u.job_id, u.account, c.class, c.mgpu_s
     FROM used u
     CROSS JOIN LATERAL (
-        VALUES (1, u.guaranteed_mgpu_s), (2, u.borrowed_mgpu_s)
+        VALUES (1, u.guaranteed_mgpu_s), (2, u.borrowed_mgpu_s), (3, u.unpaid_mgpu_s),
+               (4, u.fault_mgpu_s)
     ) AS c (class, mgpu_s)
     WHERE c.mgpu_s > 0 AND c.class = ANY(%(classes)s)
       AND (%(after_mgpu_s)s::numeric IS NULL
@@ -333,7 +373,10 @@ page AS MATERIALIZED (
 SELECT p.job_id, m.job_name, m.username, p.account, p.class, SUM(r.mgpu_s), SUM(r.cost_nano),
        (SELECT COUNT(DISTINCT o.attempt_id) FROM overlapping o
         WHERE o.job_id = p.job_id AND o.account = p.account
-          AND CASE p.class WHEN 1 THEN o.guaranteed_mgpu ELSE o.borrowed_mgpu END > 0)
+          AND CASE p.class WHEN 1 THEN o.guaranteed_mgpu WHEN 2 THEN o.borrowed_mgpu
+                           WHEN 3 THEN o.unpaid_mgpu ELSE o.fault_mgpu END > 0),
+       (SELECT ARRAY_AGG(DISTINCT o.fault) FROM overlapping o
+        WHERE o.job_id = p.job_id AND o.account = p.account AND p.class = 4 AND o.fault <> '')
 FROM page p
 JOIN rated r ON r.job_id = p.job_id AND r.class = p.class AND r.account = p.account
 CROSS JOIN LATERAL (

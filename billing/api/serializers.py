@@ -9,7 +9,7 @@ from rest_framework import serializers
 from billing.api.price_serializers import CorrectionSerializer
 from billing.capacity import Withheld
 from billing.chargeback import CurrencySums, JobUse, Report, Row, Sums
-from billing.models import UsageClass
+from billing.models import FaultReason, UsageClass
 from tenants.models import NodeKind
 from webapi.serializers import (
     DEVICE_HELP,
@@ -20,11 +20,18 @@ from webapi.serializers import (
 class AmountsSerializer(serializers.Serializer[Any]):
     """Usage in milli-GPU-seconds and cost in nano-currency."""
 
-    guaranteed_mgpu_s = serializers.IntegerField()
-    borrowed_mgpu_s = serializers.IntegerField()
+    guaranteed_mgpu_s = serializers.IntegerField(help_text="Inside the guarantee")
+    borrowed_mgpu_s = serializers.IntegerField(
+        help_text="Above the guarantee, and paid by credits where the credit bank is on"
+    )
+    unpaid_mgpu_s = serializers.IntegerField(help_text="Above the guarantee, without credits")
+    fault_mgpu_s = serializers.IntegerField(
+        help_text="Lost by a fault of the cluster or an early preemption; costs nothing"
+    )
     guaranteed_cost_nano = serializers.IntegerField()
     borrowed_cost_nano = serializers.IntegerField()
-    cost_nano = serializers.IntegerField(help_text="Cost of both classes")
+    unpaid_cost_nano = serializers.IntegerField()
+    cost_nano = serializers.IntegerField(help_text="Cost of all classes")
     unpriced_mgpu_s = serializers.IntegerField(
         help_text="Part of the usage without a price, which costs 0"
     )
@@ -80,6 +87,8 @@ class ChargebackDaySerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     guaranteed_mgpu_s = serializers.IntegerField()
     borrowed_mgpu_s = serializers.IntegerField()
+    unpaid_mgpu_s = serializers.IntegerField()
+    fault_mgpu_s = serializers.IntegerField()
 
 
 class PoolCapacitySerializer(serializers.Serializer[Any]):
@@ -146,7 +155,8 @@ class ReportTotalsSerializer(AmountsSerializer):
 
     guaranteed_cost_nano = serializers.IntegerField(allow_null=True)
     borrowed_cost_nano = serializers.IntegerField(allow_null=True)
-    cost_nano = serializers.IntegerField(allow_null=True, help_text="Cost of both classes")
+    unpaid_cost_nano = serializers.IntegerField(allow_null=True)
+    cost_nano = serializers.IntegerField(allow_null=True, help_text="Cost of all classes")
 
 
 class ReportDeviceTotalsSerializer(ReportTotalsSerializer):
@@ -171,7 +181,7 @@ def _sums_body(sums: Sums) -> dict[str, Any]:
     }
 
 
-_COSTS = ("guaranteed_cost_nano", "borrowed_cost_nano", "cost_nano")
+_COSTS = ("guaranteed_cost_nano", "borrowed_cost_nano", "unpaid_cost_nano", "cost_nano")
 
 
 class ChargebackReportSerializer(serializers.Serializer[Any]):
@@ -255,3 +265,7 @@ class ChargebackJobSerializer(serializers.Serializer[JobUse]):
     mgpu_s = serializers.IntegerField()
     cost_nano = serializers.IntegerField()
     attempts = serializers.IntegerField()
+    faults = serializers.ListField(
+        child=serializers.ChoiceField(choices=FaultReason.choices),
+        help_text="Reasons of use in the class fault; empty for other classes",
+    )

@@ -17,7 +17,7 @@ from billing.api.serializers import (
 )
 from billing.chargeback import GroupBy, JobKey, JobUse, chargeback, jobs_behind
 from billing.csv_export import csv_lines
-from billing.models import HELD_CLASSES, UsageClass
+from billing.models import UsageClass
 from billing.periods import Period, period_of
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, InvalidRequest
@@ -87,7 +87,7 @@ class ReportJobsParameters(PeriodParameters, PageParameters):
     """The parameters of the jobs behind a number."""
 
     node: str = text("Path of the row's node", required="give the path of a node of the report")
-    usage_class: str | None = choice(HELD_CLASSES, "Only this class. Default: both")
+    usage_class: str | None = choice(UsageClass, "Only this class. Default: all")
 
 
 #: More digits than the usage of any attempt. It keeps a cursor's number within the database's
@@ -186,7 +186,7 @@ def _after(cursor: str, period: Period, now: datetime) -> tuple[Period, JobKey]:
     """Return the period with the time of the first page, and the job before this page."""
     as_of, mgpu_s, job_id, usage_class, team, pool = decode_cursor(cursor, parts=6)
     is_number = mgpu_s.isascii() and mgpu_s.isdigit() and len(mgpu_s) <= _USAGE_DIGITS_MAX
-    if not is_number or usage_class not in HELD_CLASSES:
+    if not is_number or usage_class not in UsageClass.values:
         raise InvalidRequest(
             "The cursor is not valid for this list. Start again without it.",
             errors=[FieldError("/cursor", "is not a cursor of this list")],

@@ -758,9 +758,9 @@ function reports({ query }: MockRequest, path: string): MockAnswer {
   if (path.endsWith("/jobs")) {
     const row = aChargeback(start, end).rows.find((each) => isWithin(each.node, query.get("node")));
     if (row === undefined) return page([], query);
-    const usage = query.get("usage_class") === "borrowed" ? "borrowed" : "guaranteed";
-    const whole = usage === "borrowed" ? row.borrowed_mgpu_s : row.guaranteed_mgpu_s;
-    const cost = usage === "borrowed" ? row.borrowed_cost_nano : row.guaranteed_cost_nano;
+    const usage = (["borrowed", "unpaid", "fault"] as const).find((one) => one === query.get("usage_class")) ?? "guaranteed";
+    const whole = row[`${usage}_mgpu_s`];
+    const cost = usage === "fault" ? 0 : row[`${usage}_cost_nano`];
     return page(
       [0.5, 0.3, 0.2].map((part, i) => ({
         job: theJobs()[i + 2]?.id ?? "",
@@ -773,6 +773,7 @@ function reports({ query }: MockRequest, path: string): MockAnswer {
         mgpu_s: Math.round(whole * part),
         cost_nano: Math.round(cost * part),
         attempts: i + 1,
+        faults: usage === "fault" ? ["node_failed" as const] : [],
       })),
       query,
     );

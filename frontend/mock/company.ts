@@ -418,6 +418,9 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     currency: "EUR",
     guaranteed_mgpu_s: guaranteed * HOUR * GPU,
     borrowed_mgpu_s: borrowed * HOUR * GPU,
+    unpaid_mgpu_s: 0,
+    fault_mgpu_s: 0,
+    unpaid_cost_nano: 0,
     guaranteed_cost_nano: guaranteed * 2 * NANO,
     borrowed_cost_nano: borrowed * 1.5 * NANO,
     cost_nano: guaranteed * 2 * NANO + borrowed * 1.5 * NANO,
@@ -444,6 +447,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     teams.reduce((total, each) => total + value(each), 0);
   const guaranteed = sum((each) => each.guaranteed_mgpu_s);
   const borrowed = sum((each) => each.borrowed_mgpu_s);
+  const used = guaranteed + borrowed;
   const dayMs = 86_400_000;
   const last = Math.min(Date.parse(end), Date.now());
   const count = Math.max(1, Math.ceil((last - Date.parse(start)) / dayMs));
@@ -455,12 +459,17 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
       device: "gpu" as const,
       guaranteed_mgpu_s: Math.round((guaranteed / count) * weekend * (0.95 + (i % 5) * 0.02)),
       borrowed_mgpu_s: Math.round((borrowed / count) * weekend * weekend * (0.8 + (i % 7) * 0.07)),
+      unpaid_mgpu_s: 0,
+      fault_mgpu_s: 0,
     };
   });
-  const capacity = Math.round(1.18 * (guaranteed + borrowed));
+  const capacity = Math.round(1.18 * used);
   const totals = {
     guaranteed_mgpu_s: guaranteed,
     borrowed_mgpu_s: borrowed,
+    unpaid_mgpu_s: 0,
+    fault_mgpu_s: 0,
+    unpaid_cost_nano: 0,
     guaranteed_cost_nano: sum((each) => each.guaranteed_cost_nano),
     borrowed_cost_nano: sum((each) => each.borrowed_cost_nano),
     cost_nano: sum((each) => each.cost_nano),
@@ -470,7 +479,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
   const sums = {
     totals,
     totals_by_device: [{ ...totals, device: "gpu" as const }],
-    check: { segments_mgpu_s: guaranteed + borrowed, rows_mgpu_s: guaranteed + borrowed, is_equal: true },
+    check: { segments_mgpu_s: used, rows_mgpu_s: used, is_equal: true },
   };
   return {
     start,
@@ -486,9 +495,9 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
         pool: "h100",
         device: "gpu" as const,
         capacity_mgpu_s: capacity,
-        in_use_mgpu_s: guaranteed + borrowed,
+        in_use_mgpu_s: used,
         outside_mgpu_s: 0,
-        idle_mgpu_s: capacity - guaranteed - borrowed,
+        idle_mgpu_s: capacity - used,
       },
     ],
     capacity_withheld: [],

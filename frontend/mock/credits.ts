@@ -98,8 +98,11 @@ const LINES: readonly [day: number, kind: CreditLine["kind"], other: string, hou
   [16, "above_cap", "", -500],
   [21, "lent", "production/inference", 1_640],
   [21, "lent", "production/training", 240],
+  [22, "refund", "production/inference", -180],
+  [23, "correction", "", 180],
   [25, "lent", "production/inference", 1_490],
 ];
+const REASON = "Use from 2026-11-21 14:00 to 14:15 UTC changed (serve-chat: a node failed).";
 
 /** A month that begins with 10,342 GPU-hours and ends with 14,880; `month` as "2026-11", or the present one. */
 export function aCreditStatement(team: string, month: string | null): CreditStatement {
@@ -116,6 +119,7 @@ export function aCreditStatement(team: string, month: string | null): CreditStat
       other: other === "" ? "" : `${ORGANIZATION}/${other}`,
       amount_ugpu_s: hours * GPU_HOUR,
       balance_ugpu_s: balance * GPU_HOUR,
+      reason: kind === "refund" || kind === "correction" ? REASON : "",
     };
   });
   const lot = (days: number, hours: number) => ({ last_day: dayAfter(days), amount_ugpu_s: hours * GPU_HOUR });

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
+from billing.folding import EARLY
 from billing.metering import Observed, record_classed, record_observed
 from bulk.updating import update_rows
 from clusters.models import Cluster
@@ -361,7 +362,30 @@ def _apply(
         job.started_at = attempt.started_at
     if attempt.released_at is not None:
         effects.changes_use = True
-        _conclude(job, attempt, now=now, happenings=effects.happenings)
+        reason = _conclude(job, attempt, now=now, happenings=effects.happenings)
+        if (fault := _fault(job, attempt, reason)) is not None:
+            effects.metered.append(fault)
+
+
+def _fault(job: Job, attempt: Attempt, reason: str | None) -> Observed | None:
+    """Return the fault that makes use of an ended attempt free, or None.
+
+    It is a failed node, a loss of the workload that nobody asked to stop, or a preemption soon
+    after the start. `reason` is why the job moved on.
+    """
+    assert attempt.ended_at is not None
+    if attempt.started_at is None:
+        return None
+    since = attempt.checkpoint_at or attempt.started_at
+    if attempt.outcome == "node_failed":
+        return Observed(attempt.id, "fault", since, reason="node_failed")
+    is_asked = attempt.stop_reason is not None or job.origin == JobOrigin.NATIVE
+    if attempt.outcome == "lost" and not is_asked:
+        return Observed(attempt.id, "fault", since, reason="lost")
+    preempted_at = attempt.notice_at or attempt.ended_at
+    if reason == "preempted" and preempted_at < attempt.started_at + EARLY:
+        return Observed(attempt.id, "fault", preempted_at, reason="preempted")
+    return None
 
 
 _WRITTEN_OF_ATTEMPT = (
@@ -545,7 +569,10 @@ def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happ
     wake("arbiter")
 
 
-def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happening]) -> None:
+def _conclude(
+    job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happening]
+) -> str | None:
+    """Move the job on, and return the reason of its verdict."""
     assert attempt.outcome is not None
     assert attempt.ended_at is not None
     asked_at = attempt.notice_at or job.cancel_requested_at
@@ -590,6 +617,7 @@ def _conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Hap
         job.end_reason = end.reason
         job.exit_code = worst_exit_code(attempt.exit_codes)
         happenings.append(Happening(job.id, attempt.ended_at, end.state.value, detail))
+    return end.reason
 
 
 def _requeue_on(job: Job, attempt: Attempt) -> Sequence[str]:

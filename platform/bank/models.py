@@ -46,12 +46,13 @@ class CreditBank(models.Model):
 class CreditPool(models.Model):
     """The credits of an organization in one pool. Its ledger is `credits:<id>`.
 
-    Use before `settled_until` is settled. `epoch` counts the changes of balances; snapshots of the
-    arbiter name it.
+    Use from `settled_since` until `settled_until` is settled; before that, use of the times in
+    which the bank was on. `epoch` counts the changes of balances; snapshots of the arbiter name it.
     """
 
     organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
+    settled_since = models.DateTimeField()
     settled_until = models.DateTimeField()
     epoch = models.BigIntegerField(default=0)
 
@@ -74,18 +75,27 @@ class CreditPool(models.Model):
 class Settlement(models.Model):
     """A settled interval `[start, end)` in which a team borrowed. Append-only.
 
-    Its transfers have `effective_at` at its end.
+    The transfers of the first `revision` have `effective_at` at its end. Late news makes another
+    one, for a `reason`: it reverses the payments that are no longer right, and posts others. Each
+    revision starts from the balances that all transfers up to `after_number` made, with the same
+    limits and the same weight of the pool.
     """
 
     credit_pool = models.ForeignKey(CreditPool, models.PROTECT, related_name="settlements")
     start = models.DateTimeField()
     end = models.DateTimeField()
+    revision = models.PositiveIntegerField(default=1)
+    reason = models.CharField(max_length=500, blank=True)
+    after_number = models.BigIntegerField()
+    floor_s = models.PositiveIntegerField()
+    cap_s = models.PositiveIntegerField()
+    weight = models.IntegerField()
     recorded_at = models.DateTimeField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["credit_pool", "start"], name="interval_is_settled_once"
+                fields=["credit_pool", "start", "revision"], name="interval_is_settled_once"
             ),
             models.CheckConstraint(condition=Q(end__gt=F("start")), name="settlement_has_a_length"),
         ]
@@ -97,8 +107,8 @@ class Settlement(models.Model):
 class SettlementLine(models.Model):
     """A team's part of a settlement, in weighted millionths of a GPU-second. Append-only.
 
-    `guaranteed` and `used` are integrals over the interval. `paid` and `unpaid` are what the team
-    borrowed, and `lent` what it earned before its cap.
+    `guaranteed` and `used` are integrals over the interval. `paid`, `unpaid` and `waived` are what
+    the team borrowed; the last is free because of a fault. `lent` is what it earned before its cap.
     """
 
     settlement = models.ForeignKey(Settlement, models.PROTECT, related_name="lines")
@@ -107,6 +117,7 @@ class SettlementLine(models.Model):
     used = models.BigIntegerField()
     paid = models.BigIntegerField()
     unpaid = models.BigIntegerField()
+    waived = models.BigIntegerField(default=0, db_default=0)
     lent = models.BigIntegerField()
 
     class Meta:
@@ -115,18 +126,39 @@ class SettlementLine(models.Model):
                 fields=["settlement", "team"], name="settlement_line_once_per_team"
             ),
             models.CheckConstraint(
-                condition=Q(paid__gte=0, unpaid__gte=0, lent__gte=0)
-                & (Q(lent=0) | Q(paid=0, unpaid=0)),
+                condition=Q(paid__gte=0, unpaid__gte=0, waived__gte=0, lent__gte=0)
+                & (Q(lent=0) | Q(paid=0, unpaid=0, waived=0)),
                 name="team_borrows_or_lends",
             ),
             models.CheckConstraint(
-                condition=Q(paid=0, unpaid=0) | Q(used=F("guaranteed") + F("paid") + F("unpaid")),
+                condition=Q(paid=0, unpaid=0, waived=0)
+                | Q(used=F("guaranteed") + F("paid") + F("unpaid") + F("waived")),
                 name="settlement_line_adds_up",
             ),
         ]
 
     def __str__(self) -> str:
         return f"{self.team} in {self.settlement}"
+
+
+class SettlementTransfer(models.Model):
+    """A payment that is part of a settlement, by its key in the ledger. Append-only.
+
+    A later revision names it again unless it reversed it.
+    """
+
+    settlement = models.ForeignKey(Settlement, models.PROTECT, related_name="transfers")
+    key = models.UUIDField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["settlement", "key"], name="settlement_names_a_transfer_once"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"transfer {self.key} of {self.settlement}"
 
 
 class TransferStatus(models.TextChoices):

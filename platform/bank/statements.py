@@ -111,7 +111,8 @@ class StatementLine:
     """All transfers of one day, of one kind, with one other account.
 
     `other` is the path of a team, or empty for POOL. `amount_ugpu_s` is above 0 for credits that
-    the team got. `balance_ugpu_s` is the balance after it.
+    the team got. `balance_ugpu_s` is the balance after it. `reason` is that of a
+    correction or of a transfer between teams.
     """
 
     day: date
@@ -119,6 +120,7 @@ class StatementLine:
     other: str
     amount_ugpu_s: int
     balance_ugpu_s: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +192,14 @@ def statement_of(team: Node, pool: Pool, year: int, month: int) -> Statement:
         cursor.execute(_LINES, parameters)
         rows = cursor.fetchall()
     balance, lines = int(opening), []
-    names = _names({owner for _, _, owner, _ in rows})
+    names = _names({owner for _, _, owner, _, _ in rows})
     named = sorted(
-        (day, kind, names.get(owner, ""), int(amount)) for day, kind, owner, amount in rows
+        (day, reason, kind, names.get(owner, ""), int(amount))
+        for day, kind, owner, reason, amount in rows
     )
-    for day, kind, other, amount in named:
+    for day, reason, kind, other, amount in named:
         balance += amount
-        lines.append(StatementLine(day, kind, other, amount, balance))
+        lines.append(StatementLine(day, kind, other, amount, balance, reason))
     lots = CreditLot.objects.filter(credit_pool=credit_pool, team=team).order_by("expires_at")
     expiring = tuple(Expiring(_last_day(lot.expires_at, zone), lot.amount) for lot in lots)
     given = CreditNotice.objects.filter(
@@ -228,13 +231,13 @@ _OPENING = f"""
 SELECT COALESCE(SUM({_SIGNED}), 0) {_POSTED} AND t.effective_at <= %(start)s
 """
 _LINES = f"""
-SELECT one.day, one.code, o.owner, SUM(one.amount)
+SELECT one.day, one.code, o.owner, one.reason, SUM(one.amount)
 FROM (
     SELECT ((t.effective_at - interval '1 second') AT TIME ZONE %(zone)s)::date AS day,
-        t.code, {_SIGNED} AS amount,
+        t.code, t.reason, {_SIGNED} AS amount,
         CASE WHEN t.credit_id = %(account)s THEN t.debit_id ELSE t.credit_id END AS other
     {_POSTED} AND t.effective_at > %(start)s AND t.effective_at <= %(end)s
 ) AS one
 JOIN ledger_account o ON o.id = one.other
-GROUP BY one.day, one.code, o.owner, sign(one.amount)
+GROUP BY one.day, one.code, o.owner, one.reason, sign(one.amount)
 """  # noqa: S608 - made of constants only

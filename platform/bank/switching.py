@@ -10,7 +10,7 @@ from django.db import transaction
 
 from audit.recording import record
 from bank.models import CreditBank, CreditPool
-from bank.settling import first_boundary
+from bank.settling import first_boundary, settle_rest
 from live.publishing import publish
 from quotas.policies import set_given, visible_organization
 from tenants.access import Actor, require
@@ -63,6 +63,8 @@ def switch_on(organization: Node, *, actor: Actor, now: datetime) -> None:
 def set_bank(bank: CreditBank, edit: BankEdit, *, actor: Actor, now: datetime) -> None:
     """Store `edit` in a locked bank, with its audit event. Must run in a transaction."""
     was_on = bank.is_on
+    if edit.get("is_on") and not was_on:
+        settle_rest(bank, now)
     if not set_given(bank, edit):
         return
     bank.version += 1
@@ -71,8 +73,9 @@ def set_bank(bank: CreditBank, edit: BankEdit, *, actor: Actor, now: datetime) -
     bank.save()
     if bank.is_on and not was_on:
         # Nothing is posted for the time in which the bank was off.
+        begin = first_boundary(now)
         CreditPool.objects.filter(organization=bank.organization_id).update(
-            settled_until=first_boundary(now)
+            settled_since=begin, settled_until=begin
         )
     record(
         action="credit_bank.changed",

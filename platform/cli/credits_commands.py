@@ -30,6 +30,8 @@ _LINES = {
     "expired": ("", "expired"),
     "dividend": ("dividend", ""),
     "transferred": ("transferred from {}", "transferred to {}"),
+    "correction": ("correction, back from {}", "correction, back to {}"),
+    "refund": ("refund from {}", "refund to {}"),
 }
 
 credits_app = typer.Typer(

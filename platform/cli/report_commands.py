@@ -126,7 +126,7 @@ def chargeback(
         bool, typer.Option("--jobs", help="List the jobs behind the numbers, largest first.")
     ] = False,
     usage_class: Annotated[
-        str | None, typer.Option(help="With --jobs: only guaranteed or only borrowed use.")
+        str | None, typer.Option(help="With --jobs: only guaranteed, borrowed, unpaid or fault.")
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=10_000, help="With --jobs: number of jobs.")
@@ -162,7 +162,7 @@ def chargeback(
         _show_jobs(list(found), limit, output)
         return
     if usage_class is not None:
-        raise CliError("--usage-class needs --jobs. The report itself shows both classes.")
+        raise CliError("--usage-class needs --jobs. The report itself shows all classes.")
     parameters = {**period, "team": team, "organization": organization, "group_by": group_by}
     api = open_api(ctx)
     if csv:
@@ -200,17 +200,20 @@ def _show_currency(rows: list[dict[str, Any]], part: Mapping[str, Any], devices:
         {**total, "node": "total", "pool": ""}
         for total in part["totals_by_device"] or [{**part["totals"], "device": "gpu"}]
     ]
-    lines = [[row["node"], row["pool"], *_amounts(row, devices)] for row in [*theirs, *totals]]
+    whole = part["totals"]
+    classes = [name for name in _CLASSES if name in _ALWAYS or whole[f"{name}_mgpu_s"]]
+    lines = [
+        [row["node"], row["pool"], *_amounts(row, devices, classes)] for row in [*theirs, *totals]
+    ]
     if len(totals) > 1:
         # Costs and jobs can be added up, but hours of cores and GPUs cannot.
-        whole = part["totals"]
-        lines.append(["total", "all", "-", "-", money(whole["cost_nano"]), str(whole["jobs"])])
+        none = ["-"] * len(classes)
+        lines.append(["total", "all", *none, money(whole["cost_nano"]), str(whole["jobs"])])
     print_table(
         [
             "NODE",
             "POOL",
-            "GUARANTEED",
-            "BORROWED",
+            *(_CLASSES[name] for name in classes),
             f"COST {part['currency'] or ''}".strip(),
             "JOBS",
         ],
@@ -233,7 +236,12 @@ def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
         return [devices.hours(mgpu_s, device), money(cost_nano)]
 
     rows = [
-        [job["job"], job["name"], job["usage_class"], *amounts([job], job["device"])]
+        [
+            job["job"],
+            job["name"],
+            ", ".join([job["usage_class"], *job["faults"]]),
+            *amounts([job], job["device"]),
+        ]
         for job in jobs
     ]
     is_whole = len(jobs) < limit
@@ -250,10 +258,19 @@ def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
         tell(f"These are the first {limit}. Use --limit for more.")
 
 
-def _amounts(row: Mapping[str, Any], devices: Devices) -> list[str]:
+#: Columns of the usage classes. Others than `_ALWAYS` are shown where there is such use.
+_CLASSES = {
+    "guaranteed": "GUARANTEED",
+    "borrowed": "BORROWED",
+    "unpaid": "UNPAID",
+    "fault": "FREE (FAULTS)",
+}
+_ALWAYS = frozenset({"guaranteed", "borrowed"})
+
+
+def _amounts(row: Mapping[str, Any], devices: Devices, classes: list[str]) -> list[str]:
     return [
-        devices.hours(row["guaranteed_mgpu_s"], row["device"]),
-        devices.hours(row["borrowed_mgpu_s"], row["device"]),
+        *(devices.hours(row[f"{name}_mgpu_s"], row["device"]) for name in classes),
         money(row["cost_nano"]),
         str(row["jobs"]),
     ]

@@ -30,6 +30,9 @@ class TransferKind(StrEnum):
     EXPIRED = "expired"
     DIVIDEND = "dividend"
     TRANSFERRED = "transferred"
+    #: The reversal of a payment after late news, and after a fault.
+    CORRECTION = "correction"
+    REFUND = "refund"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,34 @@ def move(sender: Account, recipient: Account, amount: int) -> tuple[Account, Acc
     received = tuple(Earning(earnings[expires_at], expires_at) for expires_at in sorted(earnings))
     balance = recipient.balance + amount
     return after, Account(recipient.team, recipient.guaranteed, balance, received)
+
+
+def correct(
+    accounts: Iterable[Account], pool: int, transfers: Iterable[Transfer], *, expires_at: int
+) -> Settlement:
+    """Apply reversals and the payments in their place.
+
+    Only the difference counts for the earnings of a team. Credits that come back expire at
+    `expires_at`, and credits that a team loses are spent like a payment. No limit applies.
+    """
+    books = {account.team: account for account in sorted(accounts, key=lambda one: one.team)}
+    transfers = tuple(transfers)
+    gained = dict.fromkeys(books, 0)
+    for one in transfers:
+        if one.payer is None:
+            pool -= one.amount
+        else:
+            gained[one.payer] -= one.amount
+        if one.payee is None:
+            pool += one.amount
+        else:
+            gained[one.payee] += one.amount
+    for team, amount in gained.items():
+        if amount > 0:
+            books[team] = _earn(books[team], amount, expires_at)
+        elif amount < 0:
+            books[team] = _spend(books[team], -amount)
+    return Settlement(tuple(books.values()), pool, transfers, {}, {}, {})
 
 
 def held_credits(borrowed: int, *, unsettled_s: float, settled_every_s: int) -> int:

@@ -42,6 +42,7 @@ def a_grant_of(
     multiplier_ppm: int = 1_000_000,
     mgpu: int = 8_000,
     guaranteed_mgpu: int | None = None,
+    priority_class: str = "normal",
     granted: int = 0,
 ) -> Grant:
     return Grant(
@@ -54,7 +55,7 @@ def a_grant_of(
         user_id=(user or a_user(team.organization)).pk,
         pool_id=(pool or a_pool()).pk,
         cluster_id=a_cluster().pk,
-        priority_class="normal",
+        priority_class=priority_class,
         multiplier_ppm=multiplier_ppm,
         mgpu=mgpu,
         guaranteed_mgpu=mgpu if guaranteed_mgpu is None else guaranteed_mgpu,
@@ -73,6 +74,11 @@ def record_ended(attempt_id: UUID, at: datetime, now: datetime) -> None:
     record_observed([Observed(attempt_id, "ended", at)], now=now)
 
 
+def record_fault(attempt_id: UUID, since: datetime, now: datetime, reason: str) -> None:
+    """The attempt ended by a fault, and its work since then was lost."""
+    record_observed([Observed(attempt_id, "fault", since, reason=reason)], now=now)
+
+
 def a_metered_attempt(
     team: Node,
     start: int | None = 0,
@@ -87,8 +93,13 @@ def a_metered_attempt(
     multiplier_ppm: int = 1_000_000,
     mgpu: int = 8_000,
     guaranteed_mgpu: int | None = None,
+    priority_class: str = "normal",
+    now: datetime = LATER,
 ) -> MeteredAttempt:
-    """An attempt over [start, end) seconds of DAY; `classes` are (second, guaranteed_mgpu)."""
+    """An attempt over [start, end) seconds of DAY; `classes` are (second, guaranteed_mgpu).
+
+    All of it is recorded at `now`.
+    """
     grant = a_grant_of(
         team,
         user=user,
@@ -99,15 +110,16 @@ def a_metered_attempt(
         multiplier_ppm=multiplier_ppm,
         mgpu=mgpu,
         guaranteed_mgpu=guaranteed_mgpu,
+        priority_class=priority_class,
         granted=0 if start is None else start,
     )
-    attempt = register_attempt(grant, now=LATER)
+    attempt = register_attempt(grant, now=now)
     if start is not None:
-        record_started(attempt.pk, at(start), LATER)
+        record_started(attempt.pk, at(start), now)
     for second, guaranteed in classes:
-        record_classed([(attempt.pk, guaranteed)], at(second), LATER)
+        record_classed([(attempt.pk, guaranteed)], at(second), now)
     if end is not None:
-        record_ended(attempt.pk, at(end), LATER)
+        record_ended(attempt.pk, at(end), now)
     return attempt
 
 

@@ -14,7 +14,10 @@ from tenants.models import User
 def a_pending_transfer(company: Company, asked_by: User) -> CreditTransfer:
     """One GPU-second from nlp to inference, in the ledger too. The bank stays as it is."""
     credit_pool = CreditPool.objects.create(
-        organization=company.organization, pool=company.pool, settled_until=NOW
+        organization=company.organization,
+        pool=company.pool,
+        settled_since=NOW,
+        settled_until=NOW,
     )
     transfer = CreditTransfer.objects.create(
         credit_pool=credit_pool,

@@ -5,25 +5,38 @@ of class after the end counted, a class told at the very start not counted for i
 amount above the holding, `lost` before `ended`, classes of one second in no order, an end at
 the start taken for usage; a size before the start forgotten, the granted size kept, sizes of one
 second in no order, the guaranteed part not cut to the size; the first `anew` instead of the latest,
-one after the end counted, one at the end not, one before the start counted.
+one after the end counted, one at the end not, one before the start counted; a fault after the end,
+unpaid use beside a fault, unpaid use above what is borrowed, a loss that ended as a fault, an early
+preemption that frees only the rest.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.folding import Event, EventKind, Segment, fold
+from billing.folding import EARLY, Event, EventKind, Segment, Unpaid, fold
 
 DAY = datetime(2026, 11, 1, tzinfo=UTC)
 MGPU = 4
 
 seconds = st.integers(0, 12)  # small, so that times coincide in most examples
 kinds: st.SearchStrategy[EventKind] = st.sampled_from(["started", "ended", "lost"])
+
+
+#: Unpaid use of at most two times that do not overlap.
+unpaid_uses = st.lists(seconds, min_size=4, max_size=4).map(
+    lambda edges: [
+        Unpaid(DAY + timedelta(seconds=start), DAY + timedelta(seconds=end), 1 + start % 3)
+        for start, end in [tuple(sorted(edges)[:2]), tuple(sorted(edges)[2:])]
+        if start < end
+    ]
+)
 
 
 @st.composite
@@ -42,9 +55,13 @@ def histories(draw: st.DrawFn) -> list[Event]:
         for at, size in draw(st.lists(st.tuples(seconds, st.integers(1, MGPU + 3)), max_size=3))
     ]
     told += [("anew", at, None) for at in draw(st.lists(seconds, max_size=2))]
+    told += [("fault", at, None) for at in draw(st.lists(seconds, max_size=1))]
     told = draw(st.permutations(told))
+    reason = draw(st.sampled_from(["node_failed", "lost", "preempted"]))
     return [
-        Event(kind, DAY + timedelta(seconds=at), sequence, mgpu=amount)
+        Event(kind, DAY + timedelta(seconds=at), sequence, reason=reason)
+        if kind == "fault"
+        else Event(kind, DAY + timedelta(seconds=at), sequence, mgpu=amount)
         if kind == "sized"
         else Event(kind, DAY + timedelta(seconds=at), sequence, amount)
         for sequence, (kind, at, amount) in enumerate(told)
@@ -77,6 +94,41 @@ def held_at(events: list[Event], second: int) -> tuple[int, int] | None:
     size = (sizes[-1].mgpu or 0) if sizes else MGPU
     guaranteed = max(0, min(amount or 0, size))
     return guaranteed, size - guaranteed
+
+
+def class_at(
+    events: list[Event], unpaid: list[Unpaid], segment: Segment, second: int
+) -> tuple[int, str]:
+    """The plain meaning: what is unpaid, and the reason for which all is free, in this second."""
+    now = DAY + timedelta(seconds=second)
+    kinds = {event.kind for event in events}
+    start = fold([event for event in events if event.kind != "fault"], mgpu=MGPU)[0].start
+    for event in events:
+        if event.kind != "fault" or (event.reason == "lost" and "ended" in kinds):
+            continue
+        if event.reason == "preempted":
+            if event.at < start + EARLY:
+                return 0, event.reason
+        elif event.at <= now:
+            return 0, event.reason
+    told = sum(one.mgpu for one in unpaid if one.start <= now < one.end)
+    return min(told, segment.borrowed_mgpu), ""
+
+
+@given(histories(), unpaid_uses)
+def test_each_gpu_second_has_the_class_of_its_time(
+    events: list[Event], unpaid: list[Unpaid]
+) -> None:
+    """The classes change no use: guaranteed and borrowed are those of the fold without them."""
+    segments = fold(events, mgpu=MGPU, unpaid=unpaid)
+    plain = fold([event for event in events if event.kind != "fault"], mgpu=MGPU)
+    for second in range(20):
+        for segment, without in zip(
+            covering(segments, second), covering(plain, second), strict=True
+        ):
+            assert segment.guaranteed_mgpu == without.guaranteed_mgpu
+            assert segment.borrowed_mgpu == without.borrowed_mgpu
+            assert (segment.unpaid_mgpu, segment.fault) == class_at(events, unpaid, segment, second)
 
 
 def covering(segments: tuple[Segment, ...], second: int) -> list[Segment]:
@@ -115,10 +167,7 @@ def test_segments_follow_each_other_without_gap_and_each_has_a_length(
         assert segment.borrowed_mgpu >= 0
     for one, following in itertools.pairwise(segments):
         assert one.end == following.start
-        assert (one.guaranteed_mgpu, one.borrowed_mgpu) != (
-            following.guaranteed_mgpu,
-            following.borrowed_mgpu,
-        )
+        assert replace(one, end=None) != replace(following, start=one.start, end=None)
 
 
 @given(histories(), st.integers(0, 5))

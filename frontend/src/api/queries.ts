@@ -410,7 +410,7 @@ export function chargebackJobsQuery(filter: {
   node: string;
   as_of?: string;
   pool?: string;
-  usage_class?: "guaranteed" | "borrowed";
+  usage_class?: "guaranteed" | "borrowed" | "unpaid" | "fault";
 }) {
   return infiniteQueryOptions({
     ...paging,

@@ -2512,12 +2512,19 @@ export interface components {
         /** @description Usage in milli-GPU-seconds and cost in nano-currency. */
         Amounts: {
             borrowed_cost_nano: number;
+            /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of both classes */
+            /** @description Cost of all classes */
             cost_nano: number;
+            /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
+            fault_mgpu_s: number;
             guaranteed_cost_nano: number;
+            /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            unpaid_cost_nano: number;
+            /** @description Above the guarantee, without credits */
+            unpaid_mgpu_s: number;
             /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
@@ -2870,8 +2877,10 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            fault_mgpu_s: number;
             guaranteed_mgpu_s: number;
             pool: string;
+            unpaid_mgpu_s: number;
         };
         /** @description Usage of one job in one usage class in the period, over `attempts` attempts. */
         ChargebackJob: {
@@ -2884,6 +2893,8 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            /** @description Reasons of use in the class fault; empty for other classes */
+            faults: components["schemas"]["FaultsEnum"][];
             /** Format: uuid */
             job: string;
             mgpu_s: number;
@@ -2946,8 +2957,9 @@ export interface components {
          */
         ChargebackRow: {
             borrowed_cost_nano: number;
+            /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of both classes */
+            /** @description Cost of all classes */
             cost_nano: number;
             /** @description ISO 4217; null if the organization has no rate card */
             currency: string | null;
@@ -2958,13 +2970,19 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
+            fault_mgpu_s: number;
             guaranteed_cost_nano: number;
+            /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
             /** @description Path of the node */
             node: string;
             node_kind: components["schemas"]["ChargebackRowNodeKindEnum"];
             pool: string;
+            unpaid_cost_nano: number;
+            /** @description Above the guarantee, without credits */
+            unpaid_mgpu_s: number;
             /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
@@ -3610,8 +3628,9 @@ export interface components {
         /** @description The totals of all pools with this kind of devices. */
         DeviceTotals: {
             borrowed_cost_nano: number;
+            /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of both classes */
+            /** @description Cost of all classes */
             cost_nano: number;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -3620,9 +3639,15 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
+            fault_mgpu_s: number;
             guaranteed_cost_nano: number;
+            /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            unpaid_cost_nano: number;
+            /** @description Above the guarantee, without credits */
+            unpaid_mgpu_s: number;
             /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
@@ -3914,6 +3939,13 @@ export interface components {
             nodes: string[];
             other_jobs: components["schemas"]["NamedJob"][];
         };
+        /**
+         * @description * `node_failed` - Node Failed
+         *     * `lost` - Lost
+         *     * `preempted` - Preempted
+         * @enum {string}
+         */
+        FaultsEnum: "node_failed" | "lost" | "preempted";
         /** @description An error in one field; `pointer` is an RFC 6901 JSON pointer. */
         FieldProblem: {
             code: string;
@@ -6210,8 +6242,9 @@ export interface components {
         /** @description The totals of all pools with this kind of devices. */
         ReportDeviceTotals: {
             borrowed_cost_nano: number | null;
+            /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of both classes */
+            /** @description Cost of all classes */
             cost_nano: number | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -6220,21 +6253,34 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
+            fault_mgpu_s: number;
             guaranteed_cost_nano: number | null;
+            /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            unpaid_cost_nano: number | null;
+            /** @description Above the guarantee, without credits */
+            unpaid_mgpu_s: number;
             /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
         /** @description Totals of a report. Costs are null if there are several currencies. */
         ReportTotals: {
             borrowed_cost_nano: number | null;
+            /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of both classes */
+            /** @description Cost of all classes */
             cost_nano: number | null;
+            /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
+            fault_mgpu_s: number;
             guaranteed_cost_nano: number | null;
+            /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            unpaid_cost_nano: number | null;
+            /** @description Above the guarantee, without credits */
+            unpaid_mgpu_s: number;
             /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
@@ -6722,6 +6768,8 @@ export interface components {
             kind: components["schemas"]["StatementLineKindEnum"];
             /** @description Path of the other team; empty: the common account */
             other: string;
+            /** @description Why a past interval was corrected, or credits were transferred. Else empty */
+            reason: string;
         };
         /**
          * @description * `lent` - lent
@@ -6730,9 +6778,11 @@ export interface components {
          *     * `expired` - expired
          *     * `dividend` - dividend
          *     * `transferred` - transferred
+         *     * `correction` - correction
+         *     * `refund` - refund
          * @enum {string}
          */
-        StatementLineKindEnum: "lent" | "common" | "above_cap" | "expired" | "dividend" | "transferred";
+        StatementLineKindEnum: "lent" | "common" | "above_cap" | "expired" | "dividend" | "transferred" | "correction" | "refund";
         /**
          * @description * `cancelled` - cancelled
          *     * `preempted` - preempted
@@ -14236,8 +14286,8 @@ export interface operations {
                 pool?: string;
                 /** @description Start, with an offset */
                 start: string;
-                /** @description Only this class. Default: both */
-                usage_class?: "borrowed" | "guaranteed";
+                /** @description Only this class. Default: all */
+                usage_class?: "borrowed" | "fault" | "guaranteed" | "unpaid";
             };
             header?: never;
             path?: never;

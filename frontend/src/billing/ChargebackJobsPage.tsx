@@ -45,7 +45,7 @@ export function ChargebackJobsPage() {
     <Page
       title="Jobs behind a charge"
       heading={`${node} · ${label}`}
-      lead={`${usage ?? "guaranteed and borrowed"} use${pool ? ` of pool ${pool}` : ""}, job by job`}
+      lead={`${usage === undefined ? "all" : usage === "fault" ? "free" : usage} use${pool ? ` of pool ${pool}` : ""}, job by job`}
       up={
         <Link to="/chargeback" search={{ period: "custom", start, end }}>
           Chargeback
@@ -95,6 +95,13 @@ export function ChargebackJobsPage() {
   );
 }
 
+/** Why use costs nothing. */
+const FAULT_WORDS: Record<ChargebackJob["faults"][number], string> = {
+  node_failed: "node failed",
+  lost: "lost by the cluster",
+  preempted: "preempted early",
+};
+
 function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole: boolean }) {
   const session = useSession();
   const currency = useChargebackCurrency();
@@ -126,7 +133,9 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
         {
           header: "Use",
           cell: (item) => (
-            <span className={item.usage_class === "borrowed" ? "pill borrow" : "pill"}>{item.usage_class}</span>
+            <span className={["borrowed", "unpaid"].includes(item.usage_class) ? "pill borrow" : "pill"}>
+              {item.usage_class === "fault" ? `free: ${item.faults.map((fault) => FAULT_WORDS[fault]).join(", ")}` : item.usage_class}
+            </span>
           ),
         },
         { header: "Attempts", isRight: true, only: "wide", cell: (item) => item.attempts },

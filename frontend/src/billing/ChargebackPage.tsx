@@ -30,7 +30,7 @@ import { DaysChart } from "./DaysChart";
 import { Exports } from "./Exports";
 import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
-import { byCurrency, totalsOf, type CurrencyReport } from "./totals";
+import { byCurrency, totalsOf, usedMgpuS, type CurrencyReport } from "./totals";
 import { WithheldCapacity } from "./WithheldCapacity";
 import "../quotas/quota-bar.css";
 import "./billing.css";
@@ -230,7 +230,7 @@ function Cost({ part, whole }: { part: CurrencyReport; whole: BehindRow | null }
       value={formatCost(totals.cost_nano, currency)}
       label="cost"
       context={
-        <JobsLink report={part} row={whole} mgpuS={totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s}>
+        <JobsLink report={part} row={whole} mgpuS={usedMgpuS(totals)}>
           {jobCount(totals.jobs)}
         </JobsLink>
       }
@@ -277,11 +277,22 @@ function FiguresOf({ report, totals }: { report: Chargeback; totals: Chargeback[
         label={`${hours} borrowed`}
         context={cost(totals.borrowed_cost_nano)}
       />
+      {totals.unpaid_mgpu_s > 0 && (
+        <Kpi
+          tone="borrow"
+          value={formatGpuHours(totals.unpaid_mgpu_s)}
+          label={`${hours} unpaid`}
+          context={cost(totals.unpaid_cost_nano)}
+        />
+      )}
+      {totals.fault_mgpu_s > 0 && (
+        <Kpi value={formatGpuHours(totals.fault_mgpu_s)} label={`${hours} free`} context="faults" />
+      )}
       {capacity.length === 0 ? (
         <Kpi
-          value={formatGpuHours(totals.guaranteed_mgpu_s + totals.borrowed_mgpu_s)}
+          value={formatGpuHours(usedMgpuS(totals))}
           label={`${hours} in all`}
-          context="guaranteed and borrowed"
+          context="all classes"
         />
       ) : (
         <Kpi

@@ -15,10 +15,16 @@ import {
   hoursUnder,
 } from "../ui/units";
 import type { USAGE_CLASSES } from "./search";
-import { reconcile, totalsOf, type CurrencyReport, type DeviceTotals } from "./totals";
+import { reconcile, totalsOf, usedMgpuS, type CurrencyReport, type DeviceTotals, type UsedByClass } from "./totals";
 
 type UsageClass = (typeof USAGE_CLASSES)[number];
-type Used = Pick<DeviceTotals, "device" | "guaranteed_mgpu_s" | "borrowed_mgpu_s">;
+type Used = UsedByClass & Pick<DeviceTotals, "device">;
+
+/** Classes that have a column only where a row has such use. */
+const SOME = [
+  { usage: "unpaid", name: "Unpaid", title: "Borrowed without credits: served last and reclaimed first" },
+  { usage: "fault", name: "Free", title: "Lost by a fault of the cluster or an early preemption; costs nothing" },
+] as const;
 
 /** Rows, totals under them, and in sight the check that both are what was metered. */
 export function ChargebackTable({
@@ -49,11 +55,10 @@ export function ChargebackTable({
     </JobsLink>
   );
   const behindUse = (row: BehindRow | null, used: Used, text: string) =>
-    linked(row, used.guaranteed_mgpu_s + used.borrowed_mgpu_s, text);
+    linked(row, usedMgpuS(used), text);
   const hours = (row: BehindRow | null, used: Used, usage?: UsageClass) => {
-    const guaranteed = usage === "borrowed" ? 0 : used.guaranteed_mgpu_s;
-    const borrowed = usage === "guaranteed" ? 0 : used.borrowed_mgpu_s;
-    return linked(row, guaranteed + borrowed, hoursUnder(head, guaranteed + borrowed, used.device), usage);
+    const mgpuS = usage === undefined ? usedMgpuS(used) : used[`${usage}_mgpu_s`];
+    return linked(row, mgpuS, hoursUnder(head, mgpuS, used.device), usage);
   };
   return (
     <>
@@ -90,6 +95,14 @@ export function ChargebackTable({
             cell: (row) => hours(row, row, "borrowed"),
             total: ({ used, behind }) => used && hours(behind, used, "borrowed"),
           },
+          ...SOME.filter(({ usage }) => rows.some((row) => row[`${usage}_mgpu_s`] > 0)).map(({ usage, name, title }) => ({
+            header: <span title={title}>{`${name} ${unit}`}</span>,
+            isRight: true,
+            only: "wide" as const,
+            cell: (row: (typeof rows)[number]) => hours(row, row, usage),
+            total: ({ used, behind }: { used: Used | null; behind: BehindRow | null }) =>
+              used && hours(behind, used, usage),
+          })),
           {
             header: unit,
             isRight: true,

@@ -14,7 +14,9 @@ const DAY_S = 86_400;
 interface Day {
   day: string;
   guaranteedMgpuS: number;
+  /** With the unpaid part. */
   borrowedMgpuS: number;
+  freeMgpuS: number;
 }
 
 /** The days of a report up to when it was made, all pools of such devices together, days without use as zeros. */
@@ -22,13 +24,14 @@ export function fillDays(report: Pick<Chargeback, "start" | "end" | "as_of" | "d
   const until = Date.parse(report.as_of) < Date.parse(report.end) ? report.as_of : report.end;
   const found = new Map<string, Day>();
   for (const day of daysOf(report.start, until)) {
-    found.set(day, { day, guaranteedMgpuS: 0, borrowedMgpuS: 0 });
+    found.set(day, { day, guaranteedMgpuS: 0, borrowedMgpuS: 0, freeMgpuS: 0 });
   }
   for (const entry of report.days.filter((each) => each.device === device)) {
     const day = entry.day.slice(0, 10);
-    const sum = found.get(day) ?? { day, guaranteedMgpuS: 0, borrowedMgpuS: 0 };
+    const sum = found.get(day) ?? { day, guaranteedMgpuS: 0, borrowedMgpuS: 0, freeMgpuS: 0 };
     sum.guaranteedMgpuS += entry.guaranteed_mgpu_s;
-    sum.borrowedMgpuS += entry.borrowed_mgpu_s;
+    sum.borrowedMgpuS += entry.borrowed_mgpu_s + entry.unpaid_mgpu_s;
+    sum.freeMgpuS += entry.fault_mgpu_s;
     found.set(day, sum);
   }
   return [...found.values()].sort((a, b) => (a.day < b.day ? -1 : 1));
@@ -50,7 +53,7 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
   const days = fillDays(report, device);
   if (days.length < 2) return null;
   const capacity = capacityOfDay(report, device);
-  const most = Math.max(1, ...days.map((day) => day.guaranteedMgpuS + day.borrowedMgpuS));
+  const most = Math.max(1, ...days.map((day) => day.guaranteedMgpuS + day.borrowedMgpuS + day.freeMgpuS));
   const scale = capacity !== null && capacity < most * 4 ? Math.max(most, capacity * 1.02) : most * 1.05;
   const step = WIDTH / days.length;
   const width = Math.min(step * 0.84, 90);
@@ -58,7 +61,8 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
   const total = (value: (day: Day) => number) => formatGpuHours(days.reduce((sum, day) => sum + value(day), 0));
   const hours = deviceTime(device, "hours");
   const unit = deviceTime(device, "h");
-  const summary = `${days.length} days, ${total((day) => day.guaranteedMgpuS)} ${hours} guaranteed and ${total((day) => day.borrowedMgpuS)} borrowed`;
+  const hasFree = days.some((day) => day.freeMgpuS > 0);
+  const summary = `${days.length} days, ${total((day) => day.guaranteedMgpuS)} ${hours} guaranteed and ${total((day) => day.borrowedMgpuS)} borrowed${hasFree ? `, ${total((day) => day.freeMgpuS)} free` : ""}`;
   return (
     <Card label={`${capitalised(hours)} day by day`}>
       <div className="spread">
@@ -83,6 +87,11 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
               isRight: true,
               cell: (day) => formatGpuHours(day.borrowedMgpuS),
             },
+            hasFree && {
+              header: <>Free {unit}</>,
+              isRight: true,
+              cell: (day) => formatGpuHours(day.freeMgpuS),
+            },
           ]}
         />
       ) : (
@@ -106,7 +115,7 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
               return (
                 <g key={day.day}>
                   <title>
-                    {`${day.day}: ${formatGpuHours(day.guaranteedMgpuS)} ${unit} guaranteed, ${formatGpuHours(day.borrowedMgpuS)} borrowed`}
+                    {`${day.day}: ${formatGpuHours(day.guaranteedMgpuS)} ${unit} guaranteed, ${formatGpuHours(day.borrowedMgpuS)} borrowed${hasFree ? `, ${formatGpuHours(day.freeMgpuS)} free` : ""}`}
                   </title>
                   <rect
                     className="solid"
@@ -121,6 +130,13 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
                     width={width}
                     y={y(top)}
                     height={y(day.guaranteedMgpuS) - y(top)}
+                  />
+                  <rect
+                    className="free"
+                    x={x}
+                    width={width}
+                    y={y(top + day.freeMgpuS)}
+                    height={y(top) - y(top + day.freeMgpuS)}
                   />
                 </g>
               );
@@ -146,6 +162,14 @@ export function DaysChart({ report, device }: { report: Chargeback; device: Devi
               </span>
               borrowed
             </li>
+            {hasFree && (
+              <li>
+                <span className="bar" aria-hidden="true">
+                  <i className="e" />
+                </span>
+                free
+              </li>
+            )}
             {capacity !== null && capacity >= most && capacity <= scale && <li>┄ capacity {formatGpuHours(Math.round(capacity))} {unit} a day</li>}
           </ul>
         </>

@@ -73,21 +73,63 @@ describe("reconciliation", () => {
   });
 });
 
+/** Neither unpaid nor free use. */
+const NEITHER = { unpaid_mgpu_s: 0, fault_mgpu_s: 0 };
+
+describe("unpaid and free use", () => {
+  /** October, in which sandbox used 100 GPU-hours unpaid, and 10 free ones were lost by faults. */
+  const withClasses = () => {
+    const report = aChargeback(OCTOBER.start, OCTOBER.end);
+    const more = { unpaid_mgpu_s: 360_000_000, fault_mgpu_s: 36_000_000, unpaid_cost_nano: 150_000_000_000 };
+    const [row] = report.rows;
+    const [day] = report.days;
+    if (!row || !day) throw new Error("the mock has use");
+    Object.assign(row, more, { cost_nano: row.cost_nano + more.unpaid_cost_nano });
+    Object.assign(day, { unpaid_mgpu_s: more.unpaid_mgpu_s, fault_mgpu_s: more.fault_mgpu_s });
+    for (const sums of [report, ...report.by_currency]) {
+      Object.assign(sums.totals, more, { cost_nano: 1_112_500_000_000_000 });
+      sums.totals_by_device = [{ ...sums.totals, device: "gpu" }] as typeof sums.totals_by_device;
+      sums.check = { ...sums.check, segments_mgpu_s: 590_210 * 3_600_000, rows_mgpu_s: 590_210 * 3_600_000 };
+    }
+    return report;
+  };
+  const override: Override = ({ path }) =>
+    path === "/api/v1/reports/chargeback" ? { status: 200, body: withClasses() } : undefined;
+
+  // Planted: hours without the unpaid ones; links that lead to all classes.
+  it("have columns of their own, and lead to their jobs", async () => {
+    const { user, router, container } = open("/chargeback?period=last-month", { override });
+    const table = await screen.findByRole("table", { name: "Chargeback by team" });
+    expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent(
+      "Total454,400.00135,700.00100.0010.00590,210.00734€1,112,500.00",
+    );
+    expect(screen.getByText(/^Segments 590,210\.00 GPU-h = rows 590,210\.00/)).toBeInTheDocument();
+    expect(screen.getByText("GPU-hours free")).toBeInTheDocument();
+    expect(screen.getByRole("img", { name: /, 10\.00 free\. The table has each day\.$/ })).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    const sandbox = within(table).getByRole("row", { name: /sandbox/ });
+    await user.click(within(sandbox).getByRole("link", { name: "10.00: the jobs behind it" }));
+    await screen.findByRole("table", { name: "Jobs behind the charge" });
+    expect(router.state.location.search).toMatchObject({ usage: "fault" });
+    expect(screen.getAllByText("free: node failed")).toHaveLength(3);
+  });
+});
+
 describe("days", () => {
   it("fills days without use with zeros and ends when the report was made", () => {
     const days = fillDays({
       ...OCTOBER,
       as_of: "2026-10-03T12:00:00Z",
       days: [
-        { day: "2026-10-02", pool: "cpu", device: "cpu", guaranteed_mgpu_s: 900, borrowed_mgpu_s: 90 },
-        { day: "2026-10-02", pool: "h100", device: "gpu", guaranteed_mgpu_s: 5, borrowed_mgpu_s: 1 },
-        { day: "2026-10-02", pool: "a100", device: "gpu", guaranteed_mgpu_s: 2, borrowed_mgpu_s: 0 },
+        { day: "2026-10-02", pool: "cpu", device: "cpu", guaranteed_mgpu_s: 900, borrowed_mgpu_s: 90, ...NEITHER },
+        { day: "2026-10-02", pool: "h100", device: "gpu", guaranteed_mgpu_s: 5, borrowed_mgpu_s: 1, unpaid_mgpu_s: 3, fault_mgpu_s: 2 },
+        { day: "2026-10-02", pool: "a100", device: "gpu", guaranteed_mgpu_s: 2, borrowed_mgpu_s: 0, ...NEITHER },
       ],
     }, "gpu");
     expect(days).toEqual([
-      { day: "2026-10-01", guaranteedMgpuS: 0, borrowedMgpuS: 0 },
-      { day: "2026-10-02", guaranteedMgpuS: 7, borrowedMgpuS: 1 },
-      { day: "2026-10-03", guaranteedMgpuS: 0, borrowedMgpuS: 0 },
+      { day: "2026-10-01", guaranteedMgpuS: 0, borrowedMgpuS: 0, freeMgpuS: 0 },
+      { day: "2026-10-02", guaranteedMgpuS: 7, borrowedMgpuS: 4, freeMgpuS: 2 },
+      { day: "2026-10-03", guaranteedMgpuS: 0, borrowedMgpuS: 0, freeMgpuS: 0 },
     ]);
   });
 });
@@ -101,7 +143,7 @@ describe("a report of cores and GPUs", () => {
     const [gpus] = sums?.totals_by_device ?? [];
     if (!row || !sums || !gpus) throw new Error("the mock has use");
     const cores = { ...gpus, device: "cpu" as const, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000 };
-    const use = { guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000 };
+    const use = { guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000, ...NEITHER };
     const money = { guaranteed_cost_nano: 0, borrowed_cost_nano: 0, cost_nano: 0, unpriced_mgpu_s: 0, jobs: 1 };
     report.rows = [...report.rows, { ...row, pool: "cpu", device: "cpu", ...use, ...money }];
     sums.totals_by_device = [gpus, { ...cores, ...money, unpriced_mgpu_s: 3_600_000 }];
@@ -170,8 +212,8 @@ describe("a report of several currencies", () => {
     const [row] = report.rows;
     const [euros] = report.by_currency;
     if (!row || !euros) throw new Error("the mock has use");
-    const used = { guaranteed_mgpu_s: 3_600_000, borrowed_mgpu_s: 0, unpriced_mgpu_s: 0, jobs: 1 };
-    const cost = { guaranteed_cost_nano: 7_000_000_000, borrowed_cost_nano: 0, cost_nano: 7_000_000_000 };
+    const used = { guaranteed_mgpu_s: 3_600_000, borrowed_mgpu_s: 0, ...NEITHER, unpriced_mgpu_s: 0, jobs: 1 };
+    const cost = { guaranteed_cost_nano: 7_000_000_000, borrowed_cost_nano: 0, unpaid_cost_nano: 0, cost_nano: 7_000_000_000 };
     report.rows = [...report.rows, { ...row, ...used, ...cost, node: "other/squatters", currency: "USD" }];
     report.by_currency = [
       euros,
@@ -183,7 +225,7 @@ describe("a report of several currencies", () => {
         check: { segments_mgpu_s: 3_600_000, rows_mgpu_s: 3_600_000, is_equal: true },
       },
     ];
-    const noCost = { guaranteed_cost_nano: null, borrowed_cost_nano: null, cost_nano: null };
+    const noCost = { guaranteed_cost_nano: null, borrowed_cost_nano: null, unpaid_cost_nano: null, cost_nano: null };
     report.currency = null;
     report.totals = { ...report.totals, ...noCost, jobs: 735 };
     report.totals_by_device = report.totals_by_device.map((each) => ({ ...each, ...noCost }));

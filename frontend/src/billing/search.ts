@@ -3,7 +3,7 @@ import { choiceParam, textParam, type RawSearch } from "../shell/search";
 
 export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
 export const GROUPINGS = ["team", "department"] as const;
-export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;
+export const USAGE_CLASSES = ["guaranteed", "borrowed", "unpaid", "fault"] as const;
 
 export interface ChargebackSearch {
   period?: (typeof PERIODS)[number];

@@ -25,9 +25,21 @@ export function totalsOf<Totals extends { device: DeviceTotals["device"] }>(repo
   return report.totals_by_device.length > 0 ? report.totals_by_device : [{ ...report.totals, device: "gpu" as const }];
 }
 
+/** The use of all classes, in milli-GPU-seconds. */
+export function usedMgpuS(amounts: UsedByClass): number {
+  return amounts.guaranteed_mgpu_s + amounts.borrowed_mgpu_s + amounts.unpaid_mgpu_s + amounts.fault_mgpu_s;
+}
+
+export type UsedByClass = Pick<
+  DeviceTotals,
+  "guaranteed_mgpu_s" | "borrowed_mgpu_s" | "unpaid_mgpu_s" | "fault_mgpu_s"
+>;
+
 export interface Sums {
   guaranteedMgpuS: bigint;
   borrowedMgpuS: bigint;
+  unpaidMgpuS: bigint;
+  faultMgpuS: bigint;
   guaranteedCostNano: bigint;
   borrowedCostNano: bigint;
   costNano: bigint;
@@ -44,6 +56,8 @@ export function sumRows(rows: readonly ChargebackRow[]): Sums {
   return {
     guaranteedMgpuS: sum((row) => row.guaranteed_mgpu_s),
     borrowedMgpuS: sum((row) => row.borrowed_mgpu_s),
+    unpaidMgpuS: sum((row) => row.unpaid_mgpu_s),
+    faultMgpuS: sum((row) => row.fault_mgpu_s),
     guaranteedCostNano: sum((row) => row.guaranteed_cost_nano),
     borrowedCostNano: sum((row) => row.borrowed_cost_nano),
     costNano: sum((row) => row.cost_nano),
@@ -60,7 +74,7 @@ export interface Reconciliation {
 /** Are the metered segments, the rows and the totals one and the same, to the milli-GPU-second? */
 export function reconcile(report: CurrencyReport): Reconciliation {
   const sums = sumRows(report.rows);
-  const rowsMgpuS = sums.guaranteedMgpuS + sums.borrowedMgpuS;
+  const rowsMgpuS = sums.guaranteedMgpuS + sums.borrowedMgpuS + sums.unpaidMgpuS + sums.faultMgpuS;
   const segmentsMgpuS = BigInt(report.check.segments_mgpu_s);
   return {
     segmentsMgpuS,
@@ -70,6 +84,8 @@ export function reconcile(report: CurrencyReport): Reconciliation {
       segmentsMgpuS === rowsMgpuS &&
       sums.costNano === BigInt(report.totals.cost_nano) &&
       sums.guaranteedMgpuS === BigInt(report.totals.guaranteed_mgpu_s) &&
-      sums.borrowedMgpuS === BigInt(report.totals.borrowed_mgpu_s),
+      sums.borrowedMgpuS === BigInt(report.totals.borrowed_mgpu_s) &&
+      sums.unpaidMgpuS === BigInt(report.totals.unpaid_mgpu_s) &&
+      sums.faultMgpuS === BigInt(report.totals.fault_mgpu_s),
   };
 }

@@ -26,7 +26,7 @@ export function StatementCard({ statement, device, month }: { statement: CreditS
         <>
           <DataTable
             rows={rows}
-            rowKey={(line) => `${line.day} ${line.kind} ${line.other} ${Math.sign(line.amount_ugpu_s)}`}
+            rowKey={(line) => `${line.day} ${line.kind} ${line.other} ${line.reason} ${Math.sign(line.amount_ugpu_s)}`}
             columns={[
               { header: "Day", className: "day", cell: (line) => dayLabel(line.day), total: () => dayLabel(`${month}-01`) },
               {
@@ -37,6 +37,7 @@ export function StatementCard({ statement, device, month }: { statement: CreditS
                   <>
                     {entryOf(line, DEVICE_WORDS[device])}
                     {line.other !== "" && <div className="small faint hide">{line.other}</div>}
+                    {line.reason !== "" && <div className="small faint">{line.reason}</div>}
                   </>
                 ),
                 total: () => "opening balance",
@@ -60,7 +61,7 @@ export function StatementCard({ statement, device, month }: { statement: CreditS
 
 /** The opening balance with the sums of a month, and that they make the closing one. */
 function Sum({ statement, hours }: { statement: CreditStatement; hours: string }) {
-  const { earned, paid, dividend, expired, received, given } = totalsOf(statement.lines);
+  const { earned, paid, dividend, expired, received, given, corrected } = totalsOf(statement.lines);
   const parts = [
     [dividend, "+", "dividend"],
     [earned, "+", "earned"],
@@ -68,6 +69,7 @@ function Sum({ statement, hours }: { statement: CreditStatement; hours: string }
     [paid, "−", "paid"],
     [given, "−", "transferred"],
     [expired, "−", "expired"],
+    [Math.abs(corrected), corrected < 0 ? "−" : "+", "corrected"],
   ] as const;
   return (
     <p className="small dim more">

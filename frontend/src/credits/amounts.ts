@@ -62,10 +62,13 @@ export function checkStatement({ opening_ugpu_s, closing_ugpu_s, lines }: Credit
 
 const sum = (lines: readonly CreditLine[]) => lines.reduce((total, line) => total + line.amount_ugpu_s, 0);
 
-/** What a month brought and took, each above 0: by lending, borrowing, dividends, expiry and transfers. */
+/**
+ * What a month brought and took, each above 0: by lending, borrowing, dividends, expiry and transfers.
+ * Reversals of earlier payments are `corrected`, above 0 where they brought credits back.
+ */
 export function totalsOf(lines: readonly CreditLine[]) {
   const isBorrowing = ({ kind, amount_ugpu_s }: CreditLine) =>
-    amount_ugpu_s < 0 && kind !== "expired" && kind !== "dividend" && kind !== "transferred";
+    amount_ugpu_s < 0 && ["lent", "common", "above_cap"].includes(kind);
   const transferred = lines.filter(({ kind }) => kind === "transferred");
   const lent = lines.filter(({ kind, amount_ugpu_s }) => kind === "lent" && amount_ugpu_s > 0);
   const earnedFrom = new Map<string, number>();
@@ -75,6 +78,7 @@ export function totalsOf(lines: readonly CreditLine[]) {
     earnedFrom: [...earnedFrom].sort(([, a], [, b]) => b - a),
     paid: -sum(lines.filter(isBorrowing)),
     dividend: sum(lines.filter(({ kind }) => kind === "dividend")),
+    corrected: sum(lines.filter(({ kind }) => kind === "correction" || kind === "refund")),
     expired: -sum(lines.filter(({ kind }) => kind === "expired")),
     received: sum(transferred.filter((line) => line.amount_ugpu_s > 0)),
     given: -sum(transferred.filter((line) => line.amount_ugpu_s < 0)),
@@ -96,6 +100,9 @@ export function entryOf({ kind, other, amount_ugpu_s: amount }: CreditLine, word
       return "dividend from the common account";
     case "transferred":
       return `transferred ${amount > 0 ? "from" : "to"} ${slugOf(other)}`;
+    case "correction":
+    case "refund":
+      return `${kind} ${amount > 0 ? "from" : "to"} ${other === "" ? "the common account" : slugOf(other)}`;
   }
 }
 

@@ -81,7 +81,7 @@ describe("amounts", () => {
 
   it("that people transferred are neither earned nor paid", () => {
     const line = (hours: number) =>
-      ({ day: "2026-11-20", kind: "transferred", other: "a/b/vision", amount_ugpu_s: hours * GPU_HOUR, balance_ugpu_s: 0 }) as const;
+      ({ day: "2026-11-20", kind: "transferred", other: "a/b/vision", amount_ugpu_s: hours * GPU_HOUR, balance_ugpu_s: 0, reason: "" }) as const;
     const { earned, paid, received, given } = totalsOf([line(3), line(-5)]);
     expect([earned, paid, received, given].map((value) => value / GPU_HOUR + 0)).toEqual([0, 0, 3, 5]);
     expect([line(3), line(-5)].map((each) => entryOf(each, "GPUs"))).toEqual([
@@ -142,12 +142,16 @@ describe("credits page", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
+  const REASON = "Use from 2026-11-21 14:00 to 14:15 UTC changed (serve-chat: a node failed).";
+
   it("shows the statement from the newest line to the opening balance", async () => {
     open(OF_NLP);
     const card = await region("Statement · November 2026");
     expect(rowsOf(card)).toEqual([
       "DayEntryAmountBalance",
       "25 Novlent to inferenceai-company/production/inference+1,490.014,880.0",
+      `23 Novcorrection from the common account${REASON}+180.013,390.0`,
+      `22 Novrefund to inferenceai-company/production/inference${REASON}−180.013,210.0`,
       "21 Novlent to trainingai-company/production/training+240.013,390.0",
       "21 Novlent to inferenceai-company/production/inference+1,640.013,150.0",
       "16 Novpaid for borrowed GPUs of teams at their cap−500.011,510.0",

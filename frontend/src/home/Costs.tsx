@@ -52,7 +52,7 @@ export function Costs({ scope }: { scope: string | undefined }) {
                       {formatGpuHours(each.guaranteed_mgpu_s)}
                     </Fact>
                     <Fact name={`${capitalised(deviceTime(each.device, "hours"))} borrowed`}>
-                      {formatGpuHours(each.borrowed_mgpu_s)}
+                      {formatGpuHours(each.borrowed_mgpu_s + each.unpaid_mgpu_s)}
                     </Fact>
                   </Fragment>
                 ))}

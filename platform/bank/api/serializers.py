@@ -90,6 +90,9 @@ class StatementLineSerializer(serializers.Serializer[Any]):
     other = serializers.CharField(help_text="Path of the other team; empty: the common account")
     amount_ugpu_s = serializers.IntegerField(help_text="Above 0: credits that the team got")
     balance_ugpu_s = serializers.IntegerField(help_text="Balance after the line")
+    reason = serializers.CharField(
+        help_text="Why a past interval was corrected, or credits were transferred. Else empty"
+    )
 
 
 class ExpiringSerializer(serializers.Serializer[Any]):

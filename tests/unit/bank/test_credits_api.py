@@ -14,7 +14,7 @@ from bank.switching import bank_of, change_bank
 from builders.api_callers import by_token
 from builders.billing_builders import a_metered_attempt, at
 from builders.portal_builders import Company, a_company, a_grant, a_user, an_actor
-from primitives.errors import Forbidden, PreconditionFailed
+from primitives.errors import Conflict, Forbidden, PreconditionFailed
 from tenants.access import Actor
 from tenants.roles import Role
 
@@ -100,6 +100,47 @@ def test_a_bank_is_switched_by_version_with_an_audit_event(company: Company) -> 
     assert statement_of(company.nlp, company.pool, 2026, 11).closing_ugpu_s == -10 * GPU_HOUR
     events = AuditEvent.objects.filter(action="credit_bank.changed").order_by("id")
     assert [event.detail for event in events] == [{"is_on": False}, {"is_on": True}]
+
+
+def test_a_bank_is_settled_until_it_is_switched_off(company: Company) -> None:
+    """nlp borrowed 8 GPUs of 3,600 to 4,000 s; after that they are free. The timer settles it.
+
+    Planted: whole quarters only; the time after the switch, too.
+    """
+    admin, organization = an_admin(company), company.organization
+    a_metered_attempt(company.nlp, 3_600, None, pool=company.pool, mgpu=16_000)
+    change_bank(organization.pk, {"is_on": False}, actor=admin, if_version=1, now=at(4_000))
+    assert settle_due(at(4_059)) == 0
+    assert settle_due(at(4_060)) == 1
+    assert settle_due(at(9_000)) == 0
+    assert CreditPool.objects.get().settled_until == at(4_000)
+    closing = statement_of(company.nlp, company.pool, 2026, 11).closing_ugpu_s
+    assert closing == -8 * GPU_HOUR - 8 * 400 * 1_000_000
+
+
+def test_a_bank_that_is_soon_on_again_is_settled_until_it_was_off(company: Company) -> None:
+    """Nobody waits for the timer. Planted: the time before the switch is dropped."""
+    admin, organization = an_admin(company), company.organization
+    a_metered_attempt(company.nlp, 3_600, None, pool=company.pool, mgpu=16_000)
+    change_bank(organization.pk, {"is_on": False}, actor=admin, if_version=1, now=at(4_700))
+    change_bank(organization.pk, {"is_on": True}, actor=admin, if_version=2, now=at(4_701))
+    closing = statement_of(company.nlp, company.pool, 2026, 11).closing_ugpu_s
+    assert closing == -8 * GPU_HOUR - 8 * 1_100 * 1_000_000
+    assert CreditPool.objects.get().settled_since == at(5_400)
+
+
+def test_a_bank_that_is_far_behind_is_not_switched_on(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call settles a bounded number of intervals, so the timer goes on first."""
+    admin, organization = an_admin(company), company.organization
+    monkeypatch.setattr("bank.settling.INTERVALS_MAX", 2)
+    change_bank(organization.pk, {"is_on": False}, actor=admin, if_version=1, now=at(7_200))
+    with pytest.raises(Conflict, match="still being settled"):
+        change_bank(organization.pk, {"is_on": True}, actor=admin, if_version=2, now=at(7_300))
+    assert settle_due(at(7_400)) == 2
+    assert settle_due(at(7_400)) == 2
+    change_bank(organization.pk, {"is_on": True}, actor=admin, if_version=2, now=at(7_400))
 
 
 def test_a_team_lead_sees_the_bank_and_may_not_switch_it(company: Company) -> None:

@@ -9,44 +9,26 @@ from uuid import UUID
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from bank.models import CreditBank, CreditLot, CreditPool, Settlement, SettlementLine
+from bank.models import CreditLot, CreditPool, Settlement, SettlementLine
 from bank.settling import INTERVALS_MAX, first_boundary, settle_due, settle_next_interval
 from bank.usage import uses_of
+from billing.models import UnpaidUse, UsageSegment
+from builders.bank_builders import DAY_S, a_bank, balances, teams_of
 from builders.billing_builders import a_metered_attempt, at
-from builders.portal_builders import a_pool, a_quota, a_team, an_organization
-from clusters.models import Pool
-from ledger.accounts import accounts_of
+from builders.portal_builders import (
+    a_pool,
+    a_priority_class,
+    a_quota,
+    a_team,
+    an_organization,
+)
 from ledger.models import Transfer
 from quotas.models import InstallationPolicy, OrganizationPolicy, QuotaChange
-from tenants.models import Node
 
 pytestmark = pytest.mark.django_db
 
-DAY_S = 86_400
 #: A GPU-day of the reference GPU, in millionths of a GPU-second.
 GPU_DAY = DAY_S * 1_000_000
-
-
-def a_bank(organization: Node, since: datetime, *, cap_s: int = 14 * DAY_S) -> CreditBank:
-    return CreditBank.objects.create(
-        organization=organization, is_on=True, cap_s=cap_s, switched_at=since
-    )
-
-
-def teams_of(organization: Node, pool: Pool, **gpus: int) -> dict[str, Node]:
-    a_quota(organization, pool, sum(gpus.values()))
-    teams = {name: a_team(organization, name) for name in gpus}
-    for name, team in teams.items():
-        a_quota(team, pool, gpus[name])
-    return teams
-
-
-def balances(credit_pool: CreditPool, teams: dict[str, Node], unit: int = 1) -> dict[str, float]:
-    names = {str(team.pk): name for name, team in teams.items()}
-    return {
-        names.get(one.owner, one.owner): one.balance / unit
-        for one in accounts_of(credit_pool.ledger)
-    }
 
 
 def test_five_days_and_the_close_of_a_month(settings: Any) -> None:
@@ -65,7 +47,15 @@ def test_five_days_and_the_close_of_a_month(settings: Any) -> None:
         for team, gpus in zip(teams.values(), use, strict=True):
             if gpus:
                 start = begin + day * DAY_S
-                a_metered_attempt(team, start, start + DAY_S, pool=pool, mgpu=gpus * 1000)
+                quota = team.quotas.get().guaranteed_mgpu
+                a_metered_attempt(
+                    team,
+                    start,
+                    start + DAY_S,
+                    pool=pool,
+                    mgpu=gpus * 1000,
+                    guaranteed_mgpu=min(quota, gpus * 1000),
+                )
     expected = [
         {"a": 30, "b": -50, "pool": 20},
         {"a": 60, "b": -70, "c": -30, "pool": 40},
@@ -82,6 +72,10 @@ def test_five_days_and_the_close_of_a_month(settings: Any) -> None:
     assert balances(credit_pool, teams, GPU_DAY) == {"a": 52, "b": -28, "c": -24, "pool": 0}
     unpaid = SettlementLine.objects.filter(team=teams["c"], unpaid__gt=0)
     assert sum(line.unpaid for line in unpaid) == 50 * GPU_DAY
+    # c pays 10 of its 60 borrowed GPU-days, so the first sixth of the day.
+    (segment,) = UsageSegment.objects.filter(unpaid_mgpu__gt=0)
+    assert (segment.attempt.team, segment.unpaid_mgpu) == (teams["c"], 60_000)
+    assert (segment.start, segment.end) == (at(-20 * 3_600), at(0))
     lots = CreditLot.objects.filter(team=teams["a"])
     assert sum(lot.amount for lot in lots) == 52 * GPU_DAY
 
@@ -269,7 +263,9 @@ def test_a_bank_that_is_off_settles_nothing() -> None:
     assert settle_due(at(3_600)) == 0
 
 
-@pytest.mark.parametrize("table", ["bank_settlement", "bank_settlementline"])
+@pytest.mark.parametrize(
+    "table", ["bank_settlement", "bank_settlementline", "bank_settlementtransfer"]
+)
 @pytest.mark.parametrize(
     "statement", ["UPDATE {} SET id = id + 1", "DELETE FROM {}", "TRUNCATE {} CASCADE"]
 )
@@ -281,3 +277,37 @@ def test_settlements_are_append_only(table: str, statement: str) -> None:
     settle_due(at(960))
     with pytest.raises(DatabaseError), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(statement.format(table))
+
+
+def test_attempts_of_higher_priority_are_paid_first_and_one_is_paid_in_part() -> None:
+    """a may pay for 2,701 GPU-s: the urgent attempt, then the older one for 450 s and a half.
+
+    Planted: the youngest first; a part that is rounded to whole seconds; priority left out.
+    """
+    organization, pool = an_organization(), a_pool()
+    teams = teams_of(organization, pool, a=1, b=9)
+    InstallationPolicy.objects.update_or_create(pk=1, defaults={"credit_floor_s": 2_701})
+    a_bank(organization, at(0))
+    a_priority_class(organization, "normal", order=10)
+    a_priority_class(organization, "urgent", order=20)
+    own = a_metered_attempt(teams["a"], 0, 900, pool=pool, mgpu=1_000)
+    older = a_metered_attempt(teams["a"], 0, 900, pool=pool, mgpu=2_000, guaranteed_mgpu=0)
+    younger = a_metered_attempt(teams["a"], 10, 900, pool=pool, mgpu=1_000, guaranteed_mgpu=0)
+    urgent = a_metered_attempt(
+        teams["a"], 0, 900, pool=pool, mgpu=2_000, guaranteed_mgpu=0, priority_class="urgent"
+    )
+    assert settle_due(at(960)) == 1
+    line = SettlementLine.objects.get(team=teams["a"])
+    assert line.paid == 2_701 * 1_000 * 1_000
+    assert line.unpaid == (2 * 900 + 890 + 2 * 900 - 2_701) * 1_000 * 1_000
+    spans = UnpaidUse.objects.order_by("attempt_id", "start")
+    assert {(span.attempt_id, span.start, span.end, span.mgpu) for span in spans} == {
+        (older.pk, at(450), at(451), 1_000),
+        (older.pk, at(451), at(900), 2_000),
+        (younger.pk, at(10), at(900), 1_000),
+    }
+    classes = {
+        segment.attempt_id: segment.unpaid_mgpu
+        for segment in UsageSegment.objects.filter(start__lte=at(890), end__gt=at(890))
+    }
+    assert classes == {own.pk: 0, urgent.pk: 0, older.pk: 2_000, younger.pk: 1_000}

@@ -8,7 +8,8 @@ from io import StringIO
 
 import pytest
 
-from billing.chargeback import Amounts, Report, Row
+from billing.amounts import Amounts
+from billing.chargeback import Report, Row
 from billing.csv_export import COLUMNS, cost_text, csv_lines, gpu_hours_text
 from billing.periods import Period
 from builders.billing_builders import LATER, at
@@ -36,6 +37,7 @@ def a_report(
         days=(),
         capacity=(),
         withheld=(),
+        corrections=(),
     )
 
 
@@ -87,14 +89,32 @@ def test_commas_quotes_and_line_breaks_stay_inside_their_cell() -> None:
 
 
 def test_a_line_for_each_class_that_was_used() -> None:
-    amounts = Amounts(3_600, 7_200, 1, 2_000_000_000, 0, 7_200, 3, 2, 1)
-    (_, guaranteed, borrowed) = cells(a_report("org/department/sub/team", amounts=amounts))
+    amounts = Amounts(
+        guaranteed_mgpu_s=3_600,
+        borrowed_mgpu_s=7_200,
+        unpaid_mgpu_s=36,
+        fault_mgpu_s=72,
+        guaranteed_cost_nano=1,
+        borrowed_cost_nano=2_000_000_000,
+        unpaid_cost_nano=5,
+        unpriced_borrowed_mgpu_s=7_200,
+        jobs=3,
+        guaranteed_jobs=2,
+        borrowed_jobs=1,
+        unpaid_jobs=1,
+        fault_jobs=2,
+    )
+    (_, guaranteed, borrowed, unpaid, fault) = cells(
+        a_report("org/department/sub/team", amounts=amounts)
+    )
     start, end = "2026-11-01T00:00:00+00:00", "2026-11-01T01:00:00+00:00"
     where = ["org", "department/sub", "team", "h100"]
     assert guaranteed == [
         start, end, *where, "guaranteed", "0.001000", "3600", "0.000000001", "EUR", "2", "0",
         LATER.isoformat(), "gpu",
     ]  # fmt: skip
+    assert unpaid[6:12] == ["unpaid", "0.000010", "36", "0.000000005", "EUR", "1"]
+    assert fault[6:13] == ["fault", "0.000020", "72", "0.000000000", "EUR", "2", "0"]
     assert borrowed == [
         start, end, *where, "borrowed", "0.002000", "7200", "2.000000000", "EUR", "1", "7200",
         LATER.isoformat(), "gpu",

@@ -12,12 +12,14 @@ from uuid_utils.compat import uuid7
 
 from billing.metering import Grant, register_attempts
 from billing.models import (
+    ChangedUse,
     MeterAnomaly,
     MeteredAttempt,
     MeteredParty,
     MeterEvent,
     RateCard,
     RateLine,
+    UnpaidUse,
     UsageSegment,
 )
 from builders.billing_builders import LATER, a_grant_of, a_metered_attempt, a_rate_card, at
@@ -138,9 +140,69 @@ def test_a_second_is_counted_once() -> None:
         refused("segment_counts_a_second_once", lambda s=start, e=end: segment(s, e))
     refused("segment_has_a_length", lambda: segment(70, 70))
     refused("segment_holds_something", lambda: segment(70, 80, -1))
-    refused("segment_holds_something", lambda: segment(70, 80, 1, -1))
+    # A negative part is refused by the rule on classes, too, which may come first.
+    refused("segment_h", lambda: segment(70, 80, 1, -1))
     segment(60, 70)
     segment(0, 10)
+
+
+def test_each_gpu_second_has_one_class() -> None:
+    """No more is unpaid than borrowed, and a fault makes all of it free."""
+    attempt = a_metered_attempt(a_company().nlp, 10, 60)
+
+    def segment(**classes: Any) -> None:
+        UsageSegment.objects.create(
+            attempt=attempt,
+            start=at(60),
+            end=at(70),
+            guaranteed_mgpu=1,
+            borrowed_mgpu=2,
+            **classes,
+        )
+
+    for classes in (
+        {"unpaid_mgpu": 3},
+        {"unpaid_mgpu": -1},
+        {"unpaid_mgpu": 1, "fault": "lost"},
+        {"fault": "boredom"},
+    ):
+        refused("segment_has_one_class_for_each_gpu", lambda given=classes: segment(**given))
+    segment(unpaid_mgpu=2)
+
+
+def test_unpaid_use_counts_a_second_once() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 10, 60)
+
+    def unpaid(start: int, end: int, mgpu: int = 1) -> None:
+        UnpaidUse.objects.create(attempt=attempt, start=at(start), end=at(end), mgpu=mgpu)
+
+    unpaid(10, 20)
+    refused("unpaid_use_counts_a_second_once", lambda: unpaid(19, 30))
+    refused("unpaid_use_is_some", lambda: unpaid(20, 30, 0))
+    refused("unpaid_use_is_some", lambda: unpaid(20, 20))
+    unpaid(20, 30)
+
+
+def test_changed_use_has_a_length() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 10, 60)
+    refused(
+        "changed_use_is_some",
+        lambda: ChangedUse.objects.create(attempt=attempt, start=at(20), end=at(20)),
+    )
+
+
+def test_a_fault_has_a_reason_and_nothing_else_has() -> None:
+    attempt = a_metered_attempt(a_company().nlp, 10, None)
+
+    def event(kind: str, reason: str) -> None:
+        MeterEvent.objects.create(
+            attempt=attempt, kind=kind, at=at(60), reason=reason, recorded_at=LATER
+        )
+
+    refused("meter_fault_has_a_reason", lambda: event("fault", ""))
+    refused("meter_fault_has_a_reason", lambda: event("fault", "boredom"))
+    refused("meter_fault_has_a_reason", lambda: event("ended", "lost"))
+    event("fault", "lost")
 
 
 def test_an_anomaly_is_noted_once_and_for_a_known_reason() -> None:

@@ -9,7 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
-from billing.chargeback import Amounts, JobKey, JobUse, Report, chargeback, jobs_behind
+from billing.amounts import Amounts
+from billing.chargeback import JobKey, JobUse, Report, chargeback, jobs_behind
 from billing.models import HELD_CLASSES
 from billing.periods import Period, period_of
 from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at, record_ended

@@ -14,7 +14,7 @@ from uuid_utils.compat import uuid7
 from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import Caller, as_nobody, by_token
-from builders.billing_builders import a_metered_attempt, a_rate_card
+from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at, record_fault
 from builders.portal_builders import Company, a_company, a_pool, a_team, an_actor, an_organization
 from tenants.roles import Role
 
@@ -45,6 +45,9 @@ def test_the_report() -> None:
     amounts = {
         "guaranteed_mgpu_s": 18_000_000,
         "borrowed_mgpu_s": 10_800_000,
+        "unpaid_mgpu_s": 0,
+        "fault_mgpu_s": 0,
+        "unpaid_cost_nano": 0,
         "guaranteed_cost_nano": 10_000_000_000,
         "borrowed_cost_nano": 3_000_000_000,
         "cost_nano": 13_000_000_000,
@@ -86,6 +89,8 @@ def test_the_report() -> None:
                 "device": "gpu",
                 "guaranteed_mgpu_s": 18_000_000,
                 "borrowed_mgpu_s": 10_800_000,
+                "unpaid_mgpu_s": 0,
+                "fault_mgpu_s": 0,
             }
         ],
         "capacity": [
@@ -238,10 +243,28 @@ def test_the_jobs_behind_a_number_page_by_page() -> None:
         "mgpu_s": 3_600_000,
         "cost_nano": 2_000_000_000,
         "attempts": 1,
+        "faults": [],
     }
     totals = caller.get(REPORT).json()["totals"]
     assert sum(job["mgpu_s"] for job in found) == totals["guaranteed_mgpu_s"]
     assert sum(job["cost_nano"] for job in found) == totals["cost_nano"]
+
+
+def test_free_use_is_listed_with_its_reasons() -> None:
+    """Two attempts of a job lost work to a node and to a preemption. Planted: each reason a job."""
+    company = a_company()
+    a_rate_card(company.organization)
+    first = a_metered_attempt(company.nlp, 0, 100, mgpu=1_000)
+    again = a_metered_attempt(company.nlp, 200, 300, mgpu=1_000, job_id=first.job_id, number=2)
+    record_fault(first.pk, at(40), LATER, "node_failed")
+    record_fault(again.pk, at(300), LATER, "preempted")
+    caller = finance_of(company)
+    (job,) = caller.get(f"{JOBS}&usage_class=fault").json()["items"]
+    assert (job["mgpu_s"], job["cost_nano"], job["attempts"]) == (160_000, 0, 2)
+    assert job["faults"] == ["node_failed", "preempted"]
+    totals = caller.get(REPORT).json()["totals"]
+    assert (totals["guaranteed_mgpu_s"], totals["fault_mgpu_s"]) == (40_000, 160_000)
+    assert totals["unpriced_mgpu_s"] == 0
 
 
 def test_a_stranger_sees_nothing_and_changes_nothing() -> None:

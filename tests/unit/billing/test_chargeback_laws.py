@@ -6,27 +6,30 @@ off, half rounded up, the segments before the period left out, or only where one
 period, an inner join to the prices, two rate lines of one price counted as one, prices of
 the other class, no gap after the last line. All happens within one day here; the exact tests of
 the report hold the split into days. An earlier version drew so few changes of class and prices
-that two of them survived.
+that two of them survived. Of the other classes: unpaid use without a price of its own taken for
+unpriced, faults priced as borrowed use, unpaid use counted as borrowed, too.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from billing.chargeback import Amounts, chargeback
+from billing.amounts import Amounts
+from billing.chargeback import chargeback
 from billing.charges import charges_of
-from billing.models import MeteredAttempt, UsageSegment
+from billing.metering import Observed, UnpaidSpan, record_observed, record_unpaid
+from billing.models import PRICED_CLASSES, MeteredAttempt, UsageClass, UsageSegment
 from billing.periods import Period
 from billing.rating import cost_nano
 from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at
-from builders.portal_builders import a_company, a_user, an_actor
+from builders.portal_builders import a_company, a_pool, a_user, an_actor
 from tenants.access import Actor
 from tenants.roles import Role
 
@@ -41,7 +44,10 @@ PRICES = (1_800_000, 2_400_000, 1_200_000, 34_920_000)
 
 @dataclass(frozen=True)
 class Use:
-    """An attempt of 5 mGPU: team, start, length, multiplier, changes of class."""
+    """An attempt of 5 mGPU: team, start, length, multiplier, changes of class.
+
+    `unpaid` is (start, length, mGPU) without credits; its work since `fault` is lost.
+    """
 
     team: int
     start: int
@@ -49,6 +55,8 @@ class Use:
     multiplier_ppm: int
     guaranteed_mgpu: int
     classes: tuple[tuple[int, int], ...]
+    unpaid: tuple[int, int, int] | None = None
+    fault: int | None = None
 
 
 second = st.integers(0, SECONDS)
@@ -60,6 +68,8 @@ uses = st.builds(
     st.sampled_from(MULTIPLIERS),
     st.integers(0, 5),
     st.lists(st.tuples(second, st.integers(0, 5)), min_size=1, max_size=4).map(tuple),
+    st.none() | st.tuples(second, st.integers(1, SECONDS), st.integers(1, 6)),
+    st.none() | second,
 )
 _tariff = st.builds(
     lambda first, later: [first, *later],
@@ -81,8 +91,9 @@ def build(worked: Sequence[Use], prices: Prices) -> Actor:
     """A company with these uses and prices, and its finance officer."""
     company = a_company()
     user = a_user(company.organization)
+    spans_unpaid = []
     for use in worked:
-        a_metered_attempt(
+        attempt = a_metered_attempt(
             (company.nlp, company.vision, company.inference)[use.team],
             use.start,
             use.start + use.length,
@@ -92,6 +103,21 @@ def build(worked: Sequence[Use], prices: Prices) -> Actor:
             classes=use.classes,
             multiplier_ppm=use.multiplier_ppm,
         )
+        if use.unpaid is not None:
+            since, length, mgpu = use.unpaid
+            spans_unpaid.append(UnpaidSpan(attempt.pk, at(since), at(since + length), mgpu))
+        if use.fault is not None:
+            record_observed(
+                [Observed(attempt.pk, "fault", at(use.fault), reason="node_failed")], LATER
+            )
+    record_unpaid(
+        spans_unpaid,
+        organization_id=company.organization.pk,
+        pool_id=a_pool().pk,
+        start=at(0),
+        end=at(3 * SECONDS),
+        now=LATER,
+    )
     for usage_class, changes in prices.items():
         for start, end, price_nano in spans(changes):
             a_rate_card(company.organization, {usage_class: price_nano}, start=start, end=end)
@@ -115,6 +141,8 @@ def report(actor: Actor, start: int, end: int) -> Amounts:
     assert sum((row.amounts for row in found.rows), Amounts()) == found.totals
     assert sum(day.guaranteed_mgpu_s for day in found.days) == found.totals.guaranteed_mgpu_s
     assert sum(day.borrowed_mgpu_s for day in found.days) == found.totals.borrowed_mgpu_s
+    assert sum(day.unpaid_mgpu_s for day in found.days) == found.totals.unpaid_mgpu_s
+    assert sum(day.fault_mgpu_s for day in found.days) == found.totals.fault_mgpu_s
     return found.totals
 
 
@@ -135,63 +163,74 @@ def charged(actor: Actor, start: int, end: int) -> Amounts:
         )
 
     return Amounts(
-        total("mgpu_s", "guaranteed"),
-        total("mgpu_s", "borrowed"),
-        total("billed_cost_nano", "guaranteed"),
-        total("billed_cost_nano", "borrowed"),
-        total("mgpu_s", "guaranteed", unpriced=True),
-        total("mgpu_s", "borrowed", unpriced=True),
+        **{f"{name}_mgpu_s": total("mgpu_s", name) for name in UsageClass.values},
+        **{f"{name}_cost_nano": total("billed_cost_nano", name) for name in PRICED_CLASSES},
+        **{
+            f"unpriced_{name}_mgpu_s": total("mgpu_s", name, unpriced=True)
+            for name in PRICED_CLASSES
+        },
     )
 
 
 def plain(prices: Prices, start: int, end: int) -> Amounts:
     """The same totals, second by second and in Python."""
-    usage = {"guaranteed": 0, "borrowed": 0}
-    cost = {"guaranteed": 0, "borrowed": 0}
-    unpriced = {"guaranteed": 0, "borrowed": 0}
+    usage, cost, unpriced = (dict.fromkeys(UsageClass.values, 0) for _ in range(3))
     lines = {name: spans(changes) for name, changes in prices.items()}
     attempts: dict[MeteredAttempt, list[UsageSegment]] = {}
     for segment in UsageSegment.objects.select_related("attempt"):
         attempts.setdefault(segment.attempt, []).append(segment)
     for attempt, segments in attempts.items():
         for name in usage:
-            counts: dict[int | None, list[int]] = {}
+            counts: dict[Line | None, list[int]] = {}
             for moment in range(end):
                 mgpu = sum(
-                    getattr(s, f"{name}_mgpu")
+                    mgpu_in(s, name)
                     for s in segments
                     if s.start <= at(moment) and (s.end is None or at(moment) < s.end)
                 )
-                line = next(
-                    (
-                        index
-                        for index, (since, until, _) in enumerate(lines[name])
-                        if since <= moment and (until is None or moment < until)
-                    ),
-                    None,
-                )
-                count = counts.setdefault(line, [0, 0])
+                count = counts.setdefault(line_at(lines, name, moment), [0, 0])
                 count[1] += mgpu
                 if moment < start:
                     count[0] += mgpu
             for line, (before, until_now) in counts.items():
                 usage[name] += until_now - before
-                if line is None:
-                    unpriced[name] += until_now - before
-                else:
-                    terms = {
-                        "price_nano": lines[name][line][2],
-                        "multiplier_ppm": attempt.multiplier_ppm,
-                    }
+                if line is not None:
+                    terms = {"price_nano": line[2], "multiplier_ppm": attempt.multiplier_ppm}
                     cost[name] += cost_nano(until_now, **terms) - cost_nano(before, **terms)
+                elif name != "fault":
+                    unpriced[name] += until_now - before
     return Amounts(
-        usage["guaranteed"],
-        usage["borrowed"],
-        cost["guaranteed"],
-        cost["borrowed"],
-        unpriced["guaranteed"],
-        unpriced["borrowed"],
+        **{f"{name}_mgpu_s": amount for name, amount in usage.items()},
+        **{f"{name}_cost_nano": cost[name] for name in PRICED_CLASSES},
+        **{f"unpriced_{name}_mgpu_s": unpriced[name] for name in PRICED_CLASSES},
     )
+
+
+#: (class, place among the lines of the class and gaps between unpaid lines, price)
+Line = tuple[str, tuple[int, int], int]
+
+
+def line_at(
+    lines: dict[str, list[tuple[int, int | None, int]]], name: str, at_s: int
+) -> Line | None:
+    """The price of the class in this second; unpaid use has that of borrowed use without one."""
+    passed = sum(since <= at_s for since, _, _ in lines["unpaid"]) if name == "unpaid" else 0
+    for source in ("unpaid", "borrowed") if name == "unpaid" else (name,):
+        for index, (since, until, price_nano) in enumerate(lines.get(source, [])):
+            if since <= at_s and (until is None or at_s < until):
+                return source, (index, passed), price_nano
+    return None
+
+
+def mgpu_in(segment: UsageSegment, name: str) -> int:
+    if segment.fault:
+        return segment.guaranteed_mgpu + segment.borrowed_mgpu if name == "fault" else 0
+    return {
+        "guaranteed": segment.guaranteed_mgpu,
+        "borrowed": segment.borrowed_mgpu - segment.unpaid_mgpu,
+        "unpaid": segment.unpaid_mgpu,
+        "fault": 0,
+    }[name]
 
 
 @settings(
@@ -202,12 +241,14 @@ def plain(prices: Prices, start: int, end: int) -> Amounts:
     st.lists(uses, min_size=2, max_size=5),
     tariffs,
     tariffs,
+    tariffs,
     st.lists(second, min_size=2, max_size=5),
 )
 def test_charges(
     worked: list[Use],
     guaranteed: list[tuple[int, int | None]],
     borrowed: list[tuple[int, int | None]],
+    unpaid: list[tuple[int, int | None]],
     cuts: list[int],
 ) -> None:
     """Usage, cost and unpriced usage of any period are as plain arithmetic says, second by
@@ -215,32 +256,22 @@ def test_charges(
     of attempts to the report."""
     try:
         with transaction.atomic():
-            prices: Prices = {"guaranteed": guaranteed, "borrowed": borrowed}
+            prices: Prices = {"guaranteed": guaranteed, "borrowed": borrowed, "unpaid": unpaid}
             actor = build(worked, prices)
             edges = sorted({0, *cuts, 3 * SECONDS})
             parts = [report(actor, a, b) for a, b in itertools.pairwise(edges)]
             whole = report(actor, 0, 3 * SECONDS)
             total = sum(parts, Amounts())
-            jobs = dict.fromkeys(("jobs", "guaranteed_jobs", "borrowed_jobs"), 0)
             for (a, b), part in zip(itertools.pairwise(edges), parts, strict=True):
-                assert charged(actor, a, b) == replace(part, **jobs), (a, b)
-            for name in (
-                "guaranteed_mgpu_s",
-                "borrowed_mgpu_s",
-                "guaranteed_cost_nano",
-                "borrowed_cost_nano",
-                "unpriced_mgpu_s",
-            ):
-                assert getattr(total, name) == getattr(whole, name), name
+                assert charged(actor, a, b) == without_jobs(part), (a, b)
+            assert without_jobs(total) == without_jobs(whole)
             for (a, b), part in zip(itertools.pairwise(edges), parts, strict=True):
-                expected = plain(prices, a, b)
-                for name in (
-                    "mgpu_s",
-                    "guaranteed_cost_nano",
-                    "borrowed_cost_nano",
-                    "unpriced_mgpu_s",
-                ):
-                    assert getattr(part, name) == getattr(expected, name), (name, a, b)
+                assert without_jobs(part) == plain(prices, a, b), (a, b)
             raise Undo
     except Undo:
         pass
+
+
+def without_jobs(amounts: Amounts) -> Amounts:
+    counts = {name: 0 for item in fields(amounts) if (name := item.name).endswith("jobs")}
+    return replace(amounts, **counts)

@@ -91,6 +91,8 @@ def a_report(**changes: Any) -> dict[str, Any]:
     amounts = {
         "guaranteed_mgpu_s": 3_600_000,
         "borrowed_mgpu_s": 1_800_000,
+        "unpaid_mgpu_s": 0,
+        "fault_mgpu_s": 0,
         "cost_nano": 2_500_000_000,
         "jobs": 2,
     }
@@ -130,6 +132,21 @@ def test_chargeback(server: Server) -> None:
     assert ran.err == (
         "GPU-hours from 2026-11-01T00:00:00Z to 2026-12-01T00:00:00Z, as of 2026-11-21T12:00:00Z.\n"
     )
+
+
+def test_unpaid_and_free_use_have_columns_where_there_is_some(server: Server) -> None:
+    """Planted: the columns of the first row only."""
+    report = a_report()
+    amounts = {**report["totals"], "unpaid_mgpu_s": 360_000, "fault_mgpu_s": 36_000}
+    report["by_currency"][0]["totals"] = amounts
+    report["by_currency"][0]["totals_by_device"] = [{**amounts, "device": "gpu"}]
+    server.routes["GET reports/chargeback"] = report
+    ran = server.run("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01")
+    assert [line.split()[-6:] for line in ran.out.splitlines()] == [
+        ["BORROWED", "UNPAID", "FREE", "(FAULTS)", "COST", "EUR", "JOBS"][-6:],
+        ["1.000", "0.500", "0.000", "0.000", "2.50", "2"],
+        ["1.000", "0.500", "0.100", "0.010", "2.50", "2"],
+    ]
 
 
 def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> None:
@@ -251,6 +268,7 @@ def a_use(number: int, **changes: Any) -> dict[str, Any]:
         "mgpu_s": 3_600_000,
         "cost_nano": 2_000_000_000,
         "attempts": 1,
+        "faults": [],
         **changes,
     }
 
@@ -279,6 +297,9 @@ def test_the_jobs_behind_a_number(server: Server) -> None:
         f"total{' ' * 31}                        1.500  2.50",
     ]
     assert json.loads(server.run(*BEHIND, "--organization", "a", "-o", "json").out) == uses
+    uses[1].update(usage_class="fault", faults=["lost", "node_failed"], cost_nano=0)
+    free = server.run(*BEHIND, "--organization", "a").out.splitlines()[2]
+    assert free.split("  ")[2] == "fault, lost, node_failed"
     assert server.requests[-1].url.params["node"] == "a"
 
 

@@ -10,7 +10,8 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from audit.models import AuditEvent
-from billing.chargeback import Amounts, JobKey, chargeback, jobs_behind
+from billing.amounts import Amounts
+from billing.chargeback import JobKey, chargeback, jobs_behind
 from billing.models import UsageClass
 from billing.periods import Period
 from builders.api_callers import by_token

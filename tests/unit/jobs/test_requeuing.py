@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 
 from audit.models import AuditEvent
 from billing.metering import Grant, record_started, register_attempts
+from billing.models import UsageSegment
 from builders.api_callers import by_token
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_grant, a_user
@@ -191,3 +192,50 @@ def test_the_database_bounds_both(company: Company, bob: User) -> None:
     ):
         with pytest.raises(IntegrityError, match=name), transaction.atomic():
             Job.objects.update(**change)
+
+
+def segments() -> list[tuple[int, int, str]]:
+    return [
+        (int(one.start.timestamp()) - STARTED, int(one.end.timestamp()) - STARTED, one.fault)
+        for one in UsageSegment.objects.order_by("start")
+        if one.end is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "checkpoint_s", "expected"),
+    [
+        (Outcome.NODE_FAILED, None, [(0, 3_600, "node_failed")]),
+        (Outcome.NODE_FAILED, 600, [(0, 600, ""), (600, 3_600, "node_failed")]),
+        (Outcome.FAILED, 600, [(0, 3_600, "")]),
+    ],
+)
+def test_work_that_a_failed_node_lost_is_free(
+    company: Company,
+    bob: User,
+    outcome: Outcome,
+    checkpoint_s: int | None,
+    expected: list[tuple[int, int, str]],
+) -> None:
+    """It is all since the last checkpoint. Planted: the whole attempt in each case."""
+    attempt = a_running_job(company, bob)
+    if checkpoint_s is not None:
+        saved_at = NOW + timedelta(seconds=checkpoint_s)
+        Attempt.objects.filter(pk=attempt.pk).update(checkpoint_at=saved_at)
+    end(attempt, outcome, 1)
+    assert segments() == expected
+
+
+@pytest.mark.parametrize(("notice_s", "fault"), [(599, "preempted"), (600, "")])
+def test_an_attempt_that_was_preempted_within_ten_minutes_is_free(
+    company: Company, bob: User, notice_s: int, fault: str
+) -> None:
+    """The time of the notice counts. Planted: that of the end; eleven minutes."""
+    attempt = a_running_job(company, bob)
+    noticed_at = NOW + timedelta(seconds=notice_s)
+    Attempt.objects.filter(pk=attempt.pk).update(
+        state="stopping", stop_reason="preempted", notice_at=noticed_at, grace_until=noticed_at
+    )
+    Job.objects.filter(pk=attempt.job_id).update(state="preempting")
+    assert end(attempt, Outcome.SUCCEEDED, 0).state == "queued"
+    assert segments() == [(0, 3_600, fault)]

@@ -1,0 +1,82 @@
+"""Amounts of a chargeback report by usage class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from billing.models import UsageClass
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Usage in milli-GPU-seconds, cost in nano-currency, and the number of jobs.
+
+    The unpriced parts are included in the usage, at cost 0. Faults cost nothing. A job may have
+    several classes, so the jobs of the classes may sum to more than `jobs`.
+    """
+
+    guaranteed_mgpu_s: int = 0
+    borrowed_mgpu_s: int = 0
+    unpaid_mgpu_s: int = 0
+    fault_mgpu_s: int = 0
+    guaranteed_cost_nano: int = 0
+    borrowed_cost_nano: int = 0
+    unpaid_cost_nano: int = 0
+    unpriced_guaranteed_mgpu_s: int = 0
+    unpriced_borrowed_mgpu_s: int = 0
+    unpriced_unpaid_mgpu_s: int = 0
+    jobs: int = 0
+    guaranteed_jobs: int = 0
+    borrowed_jobs: int = 0
+    unpaid_jobs: int = 0
+    fault_jobs: int = 0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        """Return the sum, including the jobs.
+
+        Teams in one pool have no job in common. For several pools, a job may count more than once.
+        """
+        return Amounts(
+            *(getattr(self, item.name) + getattr(other, item.name) for item in fields(self))
+        )
+
+    @property
+    def mgpu_s(self) -> int:
+        """Return the usage of all classes."""
+        return (
+            self.guaranteed_mgpu_s + self.borrowed_mgpu_s + self.unpaid_mgpu_s + self.fault_mgpu_s
+        )
+
+    @property
+    def unpriced_mgpu_s(self) -> int:
+        """Return the usage of all classes without a price."""
+        return (
+            self.unpriced_guaranteed_mgpu_s
+            + self.unpriced_borrowed_mgpu_s
+            + self.unpriced_unpaid_mgpu_s
+        )
+
+    @property
+    def cost_nano(self) -> int:
+        """Return the cost of all classes."""
+        return self.guaranteed_cost_nano + self.borrowed_cost_nano + self.unpaid_cost_nano
+
+    def of_class(self, usage_class: UsageClass) -> ClassAmounts:
+        """Return the amounts of one class."""
+        name = usage_class.value
+        return ClassAmounts(
+            getattr(self, f"{name}_mgpu_s"),
+            getattr(self, f"{name}_cost_nano", 0),
+            getattr(self, f"unpriced_{name}_mgpu_s", 0),
+            getattr(self, f"{name}_jobs"),
+        )
+
+
+class ClassAmounts(NamedTuple):
+    """The amounts of one usage class, as in `Amounts`."""
+
+    mgpu_s: int
+    cost_nano: int
+    unpriced_mgpu_s: int
+    jobs: int
