@@ -19,6 +19,7 @@ import {
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
+import { theBudgetAlerts, theBudgets } from "./budgets.ts";
 import { aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
@@ -192,6 +193,10 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return tree(request, id, action);
     case "pools":
       return pools(request, id, action);
+    case "budgets":
+      return page(theBudgets(), query);
+    case "budget-alerts":
+      return page(theBudgetAlerts(), query);
     case "credits":
       if (id === "transfers") return transfers(request, action);
       if (id === "statement") return { status: 200, body: aCreditStatement(query.get("team") ?? "", query.get("month")) };

@@ -36,6 +36,7 @@ PAGES = {
     "/quota-changes/$plannedId": ["/quota-changes/PLAN"],
     "/policy": ["/policy"],
     "/credits": ["/credits", "/credits?team=ai-company/research/nlp&month=2026-11"],
+    "/budgets": ["/budgets"],
     "/jobs": ["/jobs"],
     "/jobs/$jobId": [
         f"/jobs/{uuid(number)}?tab={tab}"

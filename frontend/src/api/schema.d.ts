@@ -2691,12 +2691,12 @@ export interface components {
              */
             policy: components["schemas"]["PolicyEnum"];
             /** @description Null: all pools */
-            pool?: string | null;
+            readonly pool: string | null;
             /** @description Length of a rolling window: today and the days before */
             rolling_days: number | null;
             state: components["schemas"]["BudgetState"];
-            /** @description Null: of the whole node */
-            user?: string | null;
+            /** @description Username; null: of the whole node */
+            readonly user: string | null;
             /** @description The ETag is "v" and this number, quoted */
             version: number;
             /**

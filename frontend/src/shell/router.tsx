@@ -105,6 +105,12 @@ const creditsRoute = createRoute({
   component: lazyRouteComponent(() => import("../credits/CreditsPage"), "CreditsPage"),
 });
 
+const budgetsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/budgets",
+  component: lazyRouteComponent(() => import("../budgets/BudgetsPage"), "BudgetsPage"),
+});
+
 const jobsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/jobs",
@@ -250,6 +256,7 @@ const routeTree = rootRoute.addChildren([
     plannedChangeRoute,
     policyRoute,
     creditsRoute,
+    budgetsRoute,
     jobsRoute,
     jobRoute,
     submitRoute,

@@ -67,6 +67,7 @@ describe("permissions", () => {
       "Credits",
       "Policy",
       "Chargeback",
+      "Budgets",
       "Prices",
       "Reconciliation",
       "Clusters",

@@ -76,12 +76,8 @@ class BudgetSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     node = serializers.CharField(source="node.display_path")
-    user = serializers.CharField(
-        source="user.username", allow_null=True, default=None, help_text="Null: of the whole node"
-    )
-    pool = serializers.CharField(
-        source="pool.name", allow_null=True, default=None, help_text="Null: all pools"
-    )
+    user = serializers.SerializerMethodField(help_text="Username; null: of the whole node")
+    pool = serializers.SerializerMethodField(help_text="Null: all pools")
     measure = serializers.ChoiceField(choices=Measure.values)
     limit = serializers.IntegerField(help_text=_UNITS)
     currency = serializers.SerializerMethodField(help_text="Of a measure in money; else null")
@@ -93,6 +89,14 @@ class BudgetSerializer(serializers.Serializer[Any]):
     state = BudgetStateSerializer()
     can_edit = serializers.SerializerMethodField(help_text="Whether the caller may change it")
     version = serializers.IntegerField(help_text='The ETag is "v" and this number, quoted')
+
+    def get_user(self, budget: Budget) -> str | None:
+        """Return whose use counts."""
+        return None if budget.user is None else budget.user.username
+
+    def get_pool(self, budget: Budget) -> str | None:
+        """Return the pool that counts."""
+        return None if budget.pool is None else budget.pool.name
 
     def get_currency(self, budget: Budget) -> str | None:
         """Return the currency of a budget in money."""

@@ -1,0 +1,111 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aBudget } from "../../mock/budgets.ts";
+import { aProblem } from "../../mock/http.ts";
+import { accessibilityFaults, open, type Override } from "../test/render";
+import { formatWithUnit, partsOf, readAmount, windowText } from "./amounts";
+
+const HOUR = 3_600_000;
+
+describe("amounts", () => {
+  it("are in the unit of the measure", () => {
+    expect(formatWithUnit(1_234 * HOUR, aBudget(1))).toBe("1,234.0 GPU-hours");
+    expect(formatWithUnit(5_400_000_000, aBudget(1, { measure: "credits" }))).toBe("1.5 credits");
+    expect(formatWithUnit(-5_400_000_000, aBudget(1, { measure: "money", currency: "EUR" }))).toBe("−€5.40");
+    expect(windowText(aBudget(1, { window: "rolling", rolling_days: 30 }))).toBe("30 days");
+  });
+
+  // Planted: the length of the limit alone, so that parts beyond it are cut off.
+  it("fill a bar as long as the limit, or as what is used and on hold", () => {
+    const state = { used: 60 * HOUR, on_hold: 20 * HOUR, forecast_low: 70 * HOUR, forecast_high: 90 * HOUR };
+    expect(partsOf(aBudget(1, { limit: 100 * HOUR, state }))).toEqual({
+      used: 60,
+      onHold: 20,
+      limit: 100,
+      forecast: { from: 70, to: 90 },
+    });
+    expect(partsOf(aBudget(1, { limit: 40 * HOUR, state }))).toMatchObject({ used: 75, onHold: 25, limit: 50 });
+  });
+
+  it("are read as people type them", () => {
+    expect(readAmount("1,000.5", "gpu_hours")).toBe(1_000.5 * HOUR);
+    expect(["0", "-1", "many", "", "1e30"].map((text) => readAmount(text, "money"))).toEqual([null, null, null, null, null]);
+  });
+});
+
+describe("budgets", () => {
+  it("show what is used, on hold and left, and when there is room again", async () => {
+    open("/budgets");
+    const table = within(await screen.findByRole("table", { name: "Budgets" }));
+    const rows = table.getAllByRole("row").slice(1);
+    expect(rows[0]).toHaveTextContent("Training");
+    expect(rows[0]).toHaveTextContent("30,000.0 used · 7,500.0 on hold");
+    expect(rows[1]).toHaveTextContent("−€5,400.00");
+    expect(rows[1]).toHaveTextContent("room by");
+    expect(rows[2]).toHaveTextContent("bob in ai-company/research/nlp · h100");
+    expect(within(rows[2] as HTMLElement).queryByRole("button")).toBeNull();
+    expect(
+      table.getByRole("img", { name: "30,000.0 used, 7,500.0 on hold of 50,000.0 GPU-hours" }),
+    ).toBeInTheDocument();
+    const alerts = within(await screen.findByRole("table", { name: "Alerts" }));
+    expect(alerts.getAllByRole("row")[2]).toHaveTextContent("forecast of 100 %");
+    expect(await accessibilityFaults(document.body)).toEqual([]);
+  });
+
+  it("are made with what the form says", async () => {
+    const sent: unknown[] = [];
+    const making: Override = ({ path, method, body }) => {
+      if (method !== "POST" || !path.endsWith("/budgets")) return undefined;
+      sent.push(body);
+      return { status: 201, body: aBudget(9, { name: "New" }) };
+    };
+    const { user } = open("/budgets", { override: making });
+    await user.click(await screen.findByRole("button", { name: "New budget…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    await user.click(dialog.getByRole("button", { name: "Make budget" }));
+    expect(dialog.getByText("Give it a name.")).toBeInTheDocument();
+    await user.type(dialog.getByRole("textbox", { name: "Name" }), "New");
+    await user.type(dialog.getByRole("textbox", { name: "Limit in GPU-hours" }), "500");
+    expect(await accessibilityFaults(document.body)).toEqual([]);
+    await user.click(dialog.getByRole("button", { name: "Make budget" }));
+    await waitFor(() =>
+      expect(sent).toEqual([
+        {
+          name: "New",
+          node: "ai-company",
+          user: null,
+          pool: null,
+          measure: "gpu_hours",
+          limit: 500 * HOUR,
+          window: "month",
+          policy: "notify",
+        },
+      ]),
+    );
+  });
+
+  it("are changed by their version, and say why a change is refused", async () => {
+    const refusing: Override = ({ method }) =>
+      method === "PATCH" ? aProblem(409, "conflict", "ai-company has a budget 'Training' already. Choose another name.") : undefined;
+    const { user } = open("/budgets", { override: refusing });
+    await user.click(await screen.findByRole("button", { name: "Change Training" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    expect(dialog.getByRole("textbox", { name: "Limit in GPU-hours" })).toHaveValue("50000");
+    await user.click(dialog.getByRole("button", { name: "Save" }));
+    expect(await dialog.findByRole("alert")).toHaveTextContent("Choose another name.");
+  });
+
+  it("are removed after a question", async () => {
+    const seen: string[] = [];
+    const removing: Override = ({ method, path }) => {
+      if (method !== "DELETE") return undefined;
+      seen.push(path);
+      return { status: 204, body: null };
+    };
+    const { user } = open("/budgets", { override: removing });
+    await user.click(await screen.findByRole("button", { name: "Remove Training" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Remove" }));
+    await waitFor(() => expect(seen).toHaveLength(1));
+  });
+});

@@ -1,0 +1,33 @@
+import { infiniteQueryOptions } from "@tanstack/react-query";
+
+import { client, nextCursor, unwrap } from "../api/client";
+
+/** Budgets are evaluated every 30 s; an open page sees it within this time. */
+const REFRESH_MS = 60_000;
+const PAGE_LIMIT = 100;
+
+/** The visible budgets of a node and of nodes below it; of all nodes without one. */
+export function budgetsQuery(node: string | undefined) {
+  return infiniteQueryOptions({
+    queryKey: ["reports", "budgets", node ?? null],
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/budgets", { params: { query: { node, limit: PAGE_LIMIT, cursor: pageParam } }, signal }),
+      ),
+    refetchInterval: REFRESH_MS,
+  });
+}
+
+/** Alerts of these budgets, newest first. */
+export function budgetAlertsQuery(node: string | undefined) {
+  return infiniteQueryOptions({
+    queryKey: ["reports", "budget-alerts", node ?? null],
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(client.GET("/api/v1/budget-alerts", { params: { query: { node, limit: 20, cursor: pageParam } }, signal })),
+    refetchInterval: REFRESH_MS,
+  });
+}
