@@ -5,9 +5,10 @@ of class after the end counted, a class told at the very start not counted for i
 amount above the holding, `lost` before `ended`, classes of one second in no order, an end at
 the start taken for usage; a size before the start forgotten, the granted size kept, sizes of one
 second in no order, the guaranteed part not cut to the size; the first `anew` instead of the latest,
-one after the end counted, one at the end not, one before the start counted; a fault after the end,
-unpaid use beside a fault, unpaid use above what is borrowed, a loss that ended as a fault, an early
-preemption that frees only the rest.
+one after the end counted, one at the end not, one before the start counted.
+
+Against: a fault after the end, unpaid use beside a fault, unpaid use above what is borrowed, a loss
+that ended as a fault, an early preemption that frees only the rest.
 """
 
 from __future__ import annotations

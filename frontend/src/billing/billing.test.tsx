@@ -96,7 +96,7 @@ describe("unpaid and free use", () => {
   const override: Override = ({ path }) =>
     path === "/api/v1/reports/chargeback" ? { status: 200, body: withClasses() } : undefined;
 
-  // Planted: hours without the unpaid ones; links that lead to all classes.
+  // Against: hours without the unpaid ones; links that lead to all classes.
   it("have columns of their own, and lead to their jobs", async () => {
     const { user, router, container } = open("/chargeback?period=last-month", { override });
     const table = await screen.findByRole("table", { name: "Chargeback by team" });

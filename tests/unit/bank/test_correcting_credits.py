@@ -43,7 +43,7 @@ def a_borrower(team: Node, mgpu: int, pool: Pool) -> MeteredAttempt:
 def test_use_that_ended_earlier_than_settled_is_paid_back_once() -> None:
     """a used 16 GPUs for 600 s, which is 2,400 GPU-s above its guarantee, and paid for 1,800 s.
 
-    Planted: a payment that is not reversed; a reversal in each pass; effects in the past.
+    Against: a payment that is not reversed; a reversal in each pass; effects in the past.
     """
     organization, pool = an_organization(), a_pool()
     teams = teams_of(organization, pool, a=8, b=8)
@@ -103,7 +103,7 @@ def test_a_job_that_the_portal_learns_of_late_is_charged_late() -> None:
 def test_credits_for_work_that_a_failed_node_lost_come_back() -> None:
     """a paid for 16 borrowed-GPU-minutes since its checkpoint at 120 s: it gets them back.
 
-    Planted: a lender that earns more because faults count as idle; use before the checkpoint free.
+    Against: a lender that earns more because faults count as idle; use before the checkpoint free.
     """
     organization, pool = an_organization(), a_pool()
     teams = teams_of(organization, pool, a=8, b=8)
@@ -147,7 +147,7 @@ def test_news_that_changes_no_payment_posts_nothing() -> None:
 def test_a_correction_keeps_the_balances_limits_and_weight_of_its_time() -> None:
     """a could pay 1,800 of 7,200 GPU-s at its floor; with half the use it still pays those.
 
-    Planted: the balance of today, at which nothing could be paid.
+    Against: the balance of today, at which nothing could be paid.
     """
     organization, pool = an_organization(), a_pool()
     teams = teams_of(organization, pool, a=1, b=8)
@@ -194,7 +194,7 @@ def test_a_pass_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch)
 def test_a_correction_that_is_interrupted_leaves_nothing_behind(
     step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is made whole in the next pass. Planted: a transaction for each step."""
+    """It is made whole in the next pass. Against: a transaction for each step."""
     organization, pool = an_organization(), a_pool()
     teams = teams_of(organization, pool, a=8, b=8)
     a_bank(organization, at(0))
@@ -228,7 +228,7 @@ def test_changes_of_organizations_without_a_bank_are_forgotten() -> None:
 def test_time_in_which_the_bank_was_off_is_never_settled_late() -> None:
     """The bank was off from 900 s to 1,800 s; news of that time posts nothing.
 
-    Planted: each interval before `settled_until` taken for settled.
+    Against: each interval before `settled_until` taken for settled.
     """
     organization, pool = an_organization(), a_pool()
     teams = teams_of(organization, pool, a=8, b=8)
@@ -270,7 +270,7 @@ def test_original_and_corrections_are_a_fresh_settlement_of_the_truth(
     """Two teams, whose payments depend on no balance: late news ends like news in time.
 
     All balances sum to 0, and earnings to the balances. A pass after the last posts nothing.
-    Planted: the new payments alone; news of the last interval only.
+    Against: the new payments alone; news of the last interval only.
     """
 
     def history(name: str, is_late: bool) -> dict[str, float]:

@@ -105,7 +105,7 @@ def test_a_bank_is_switched_by_version_with_an_audit_event(company: Company) -> 
 def test_a_bank_is_settled_until_it_is_switched_off(company: Company) -> None:
     """nlp borrowed 8 GPUs of 3,600 to 4,000 s; after that they are free. The timer settles it.
 
-    Planted: whole quarters only; the time after the switch, too.
+    Against: whole quarters only; the time after the switch, too.
     """
     admin, organization = an_admin(company), company.organization
     a_metered_attempt(company.nlp, 3_600, None, pool=company.pool, mgpu=16_000)
@@ -119,7 +119,7 @@ def test_a_bank_is_settled_until_it_is_switched_off(company: Company) -> None:
 
 
 def test_a_bank_that_is_soon_on_again_is_settled_until_it_was_off(company: Company) -> None:
-    """Nobody waits for the timer. Planted: the time before the switch is dropped."""
+    """Nobody waits for the timer. Against: the time before the switch is dropped."""
     admin, organization = an_admin(company), company.organization
     a_metered_attempt(company.nlp, 3_600, None, pool=company.pool, mgpu=16_000)
     change_bank(organization.pk, {"is_on": False}, actor=admin, if_version=1, now=at(4_700))

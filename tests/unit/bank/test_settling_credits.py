@@ -282,7 +282,7 @@ def test_settlements_are_append_only(table: str, statement: str) -> None:
 def test_attempts_of_higher_priority_are_paid_first_and_one_is_paid_in_part() -> None:
     """a may pay for 2,701 GPU-s: the urgent attempt, then the older one for 450 s and a half.
 
-    Planted: the youngest first; a part that is rounded to whole seconds; priority left out.
+    Against: the youngest first; a part that is rounded to whole seconds; priority left out.
     """
     organization, pool = an_organization(), a_pool()
     teams = teams_of(organization, pool, a=1, b=9)

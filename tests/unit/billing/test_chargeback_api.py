@@ -251,7 +251,7 @@ def test_the_jobs_behind_a_number_page_by_page() -> None:
 
 
 def test_free_use_is_listed_with_its_reasons() -> None:
-    """Two attempts of a job lost work to a node and to a preemption. Planted: each reason a job."""
+    """Two attempts of a job lost work to a node and to a preemption. Against: each reason a job."""
     company = a_company()
     a_rate_card(company.organization)
     first = a_metered_attempt(company.nlp, 0, 100, mgpu=1_000)

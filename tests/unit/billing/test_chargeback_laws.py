@@ -6,8 +6,10 @@ off, half rounded up, the segments before the period left out, or only where one
 period, an inner join to the prices, two rate lines of one price counted as one, prices of
 the other class, no gap after the last line. All happens within one day here; the exact tests of
 the report hold the split into days. An earlier version drew so few changes of class and prices
-that two of them survived. Of the other classes: unpaid use without a price of its own taken for
-unpriced, faults priced as borrowed use, unpaid use counted as borrowed, too.
+that two of them survived.
+
+Against, in the other classes: unpaid use without a price of its own taken for unpriced, faults
+priced as borrowed use, unpaid use counted as borrowed, too.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def test_chargeback(server: Server) -> None:
 
 
 def test_unpaid_and_free_use_have_columns_where_there_is_some(server: Server) -> None:
-    """Planted: the columns of the first row only."""
+    """Against: the columns of the first row only."""
     report = a_report()
     amounts = {**report["totals"], "unpaid_mgpu_s": 360_000, "fault_mgpu_s": 36_000}
     report["by_currency"][0]["totals"] = amounts

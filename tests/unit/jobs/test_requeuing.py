@@ -217,7 +217,7 @@ def test_work_that_a_failed_node_lost_is_free(
     checkpoint_s: int | None,
     expected: list[tuple[int, int, str]],
 ) -> None:
-    """It is all since the last checkpoint. Planted: the whole attempt in each case."""
+    """It is all since the last checkpoint. Against: the whole attempt in each case."""
     attempt = a_running_job(company, bob)
     if checkpoint_s is not None:
         saved_at = NOW + timedelta(seconds=checkpoint_s)
@@ -230,7 +230,7 @@ def test_work_that_a_failed_node_lost_is_free(
 def test_an_attempt_that_was_preempted_within_ten_minutes_is_free(
     company: Company, bob: User, notice_s: int, fault: str
 ) -> None:
-    """The time of the notice counts. Planted: that of the end; eleven minutes."""
+    """The time of the notice counts. Against: that of the end; eleven minutes."""
     attempt = a_running_job(company, bob)
     noticed_at = NOW + timedelta(seconds=notice_s)
     Attempt.objects.filter(pk=attempt.pk).update(
