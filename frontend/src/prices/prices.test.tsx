@@ -35,7 +35,7 @@ describe("amounts of prices", () => {
     expect([50_000, -36_408, 0, null].map(formatChange)).toEqual(["+5 %", "−3.6 %", "no change", "–"]);
   });
 
-  // Planted: the end counted as part of the line.
+  // Against: the end counted as part of the line.
   it("have a state at each moment, and a last change", () => {
     const line = { start: "2026-01-01T00:00:00Z", end: "2026-02-01T00:00:00Z" };
     const at = (iso: string) => stateOf(line, Date.parse(iso));
@@ -52,7 +52,7 @@ describe("amounts of prices", () => {
 });
 
 describe("days of a zone", () => {
-  // Planted: the offset of the day before a change of the clocks.
+  // Against: the offset of the day before a change of the clocks.
   it("start at the zone's own midnight, also where clocks change", () => {
     expect(startOfDay("2026-12-01", "Europe/Berlin")).toBe("2026-11-30T23:00:00Z");
     expect(startOfDay("2026-03-29", "Europe/Berlin")).toBe("2026-03-28T23:00:00Z");
@@ -87,7 +87,7 @@ describe("page Prices", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
-  // Planted: the day sent as midnight of the reader's zone.
+  // Against: the day sent as midnight of the reader's zone.
   it("changes a price from a day of the organization's zone on", async () => {
     const company = aCompany({ cards: [aRateCard({ time_zone: "Asia/Tokyo" })] });
     const { user, requests, container } = open("/prices", { company });
@@ -144,7 +144,7 @@ describe("page Prices", () => {
     expect(await screen.findByText("The scheduled price is cancelled.")).toBeInTheDocument();
   });
 
-  // Planted: the comparison of today with itself where a price is scheduled.
+  // Against: the comparison of today with itself where a price is scheduled.
   it("compares now with the time after all scheduled changes", async () => {
     const { requests } = open("/prices");
     const card = await region("Comparison");

@@ -79,7 +79,7 @@ def test_create_waits_for_the_file(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_download_that_differs_is_not_stored(server: Server, tmp_path: Path) -> None:
-    """Planted: the file stored before it is compared."""
+    """Against: the file stored before it is compared."""
     server.routes[f"GET exports/{ID}"] = DONE
     server.routes[f"GET exports/{ID}/file"] = httpx.Response(200, content=CONTENT[:-1])
     ran = server.run("export", "get", ID, "--file", str(tmp_path / "charges.csv"))

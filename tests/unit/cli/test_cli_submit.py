@@ -263,7 +263,7 @@ def test_no_job_of_a_manifest_is_submitted_if_one_is_refused(
 
 
 def test_each_refused_job_of_a_file_is_told(server: Server, tmp_path: Path) -> None:
-    """Planted: the first refusal alone."""
+    """Against: the first refusal alone."""
     path = tmp_path / "jobs.yaml"
     path.write_text(SEVERAL)
     problems = [a_problem(400, detail=f"manifest: line {line} is wrong.") for line in (3, 13)]

@@ -142,7 +142,7 @@ def test_a_request_is_audited(company: Company) -> None:
 
 
 def test_a_file_holds_the_requested_node_and_pool_only(company: Company) -> None:
-    """Planted: the whole organization for everybody who asks."""
+    """Against: the whole organization for everybody who asks."""
     lead = an_actor(company.nlp, Role.TEAM_LEAD)
     export = written(requested(lead, node_path="ai-company/research/nlp", pool_name="h100"))
     rows = list(csv.DictReader(StringIO(file_of(export.pk).read_text())))
@@ -165,7 +165,7 @@ def test_who_may_not_see_costs_gets_no_export(company: Company) -> None:
 
 
 def test_the_rights_of_the_moment_of_writing_count(company: Company) -> None:
-    """Planted: the rights at the request."""
+    """Against: the rights at the request."""
     finance = finance_of(company)
     export = requested(finance)
     RoleGrant.objects.filter(user=finance.user).delete()
@@ -186,7 +186,7 @@ def test_unfinished_exports_have_a_bound(company: Company, monkeypatch: pytest.M
 
 
 def test_a_full_disk_is_a_sentence(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: the error ends the task, and the export is begun again and again."""
+    """Against: the error ends the task, and the export is begun again and again."""
 
     def full(*_: object) -> None:
         raise OSError(ENOSPC, "No space left on device")
@@ -200,7 +200,7 @@ def test_a_full_disk_is_a_sentence(company: Company, monkeypatch: pytest.MonkeyP
 
 
 def test_a_worker_that_died_is_replaced_three_times(company: Company) -> None:
-    """Planted: a running export taken at once, which two workers then write."""
+    """Against: a running export taken at once, which two workers then write."""
     export = requested(finance_of(company))
     for number in range(1, 4):
         now = LATER + timedelta(minutes=3 * number)
@@ -218,7 +218,7 @@ def test_progress_is_seen_while_the_file_is_written(
 ) -> None:
     """The stream reads one snapshot: what is metered meanwhile is in no file.
 
-    Planted: progress stored by the stream's own connection, which may only read; a snapshot for
+    Against: progress stored by the stream's own connection, which may only read; a snapshot for
     each statement (3 rows)."""
     export = requested(finance_of(company), end=at(2 * 86_400))
     report, seen = running._report, []
@@ -332,7 +332,7 @@ def test_from_the_request_to_the_download(company: Company) -> None:
 def test_a_stranger_gets_no_file(company: Company) -> None:
     """A lead of one team gets no file of the organization either.
 
-    Planted: any export by its id."""
+    Against: any export by its id."""
     export = written(requested(finance_of(company)))
     for actor in (
         an_actor(a_company("elsewhere").organization, Role.FINANCE),
@@ -345,7 +345,7 @@ def test_a_stranger_gets_no_file(company: Company) -> None:
 
 
 def test_an_asynchronous_server_sends_in_chunks(tmp_path: Path) -> None:
-    """Planted: Django's own iteration, which reads the whole file into one list first."""
+    """Against: Django's own iteration, which reads the whole file into one list first."""
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100_000)
 

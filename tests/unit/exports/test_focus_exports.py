@@ -94,7 +94,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 def test_the_checker_finds_no_fault(
     company: Company, tmp_path: Path, dataset: str, format_name: str
 ) -> None:
-    """Planted: unit prices with nine decimals (CAU-LIST); a charge of the day, not of its part of
+    """Against: unit prices with nine decimals (CAU-LIST); a charge of the day, not of its part of
     the month (CAU-WITHIN)."""
     export = requested(finance_of(company), dataset=dataset, format_name=format_name)
     with opened(written(export, tmp_path)) as (header, rows):
@@ -147,7 +147,7 @@ _WORDS = {
 def test_users_are_pseudonyms(company: Company, tmp_path: Path) -> None:
     """One user has one pseudonym in all files of the organization, and another one elsewhere.
 
-    Planted: the plain id of the user; the key of the installation for all."""
+    Against: the plain id of the user; the key of the installation for all."""
     finance = finance_of(company)
     path = written(requested(finance), tmp_path)
     again = written(requested(finance, node_path="ai-company/research/vision"), tmp_path)
@@ -167,7 +167,7 @@ def test_users_are_pseudonyms(company: Company, tmp_path: Path) -> None:
 def test_a_file_is_of_one_month_of_the_organizations_zone(company: Company, tmp_path: Path) -> None:
     """New York's November begins at 4 and ends at 5 o'clock UTC. Its rows lie within.
 
-    Planted: months in UTC for all."""
+    Against: months in UTC for all."""
     finance = finance_of(company)
     zone = {"time_zone": "America/New_York"}
     OrganizationPolicy.objects.update_or_create(organization=company.organization, defaults=zone)

@@ -72,7 +72,7 @@ FORMULAS = ('=HYPERLINK("http://evil")', "+1", "-1", "@SUM(A1)", "\t=1", " =1", 
 def test_csv_is_exact(tmp_path: Path) -> None:
     """Costs have nine decimals, hours six, and empty cells are empty; corrections are negative.
 
-    Planted: amounts by float (3.0000008329999996)."""
+    Against: amounts by float (3.0000008329999996)."""
     correction = a_charge(**UNPRICED, mgpu_s=-3_600_001, billed_cost_nano=-1)
     path = a_file(tmp_path, "csv", [a_charge()], [correction])
     assert path.read_bytes().count(b"\r\n") == 3
@@ -126,7 +126,7 @@ def test_parquet_is_exact_and_typed(tmp_path: Path) -> None:
 def test_parquet_has_row_groups_of_bounded_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: all rows kept until the end (one group)."""
+    """Against: all rows kept until the end (one group)."""
     monkeypatch.setattr(writers, "_GROUP_ROWS", 4)
     path = a_file(tmp_path, "parquet", *[[a_charge()] * 2] * 5)
     metadata = pq.read_metadata(path)
@@ -136,7 +136,7 @@ def test_parquet_has_row_groups_of_bounded_size(
 
 @pytest.mark.parametrize("name", FORMULAS)
 def test_csv_has_no_formula(tmp_path: Path, name: str) -> None:
-    """Planted: texts written as they are."""
+    """Against: texts written as they are."""
     path = a_file(tmp_path, "csv", [a_charge(job_name=name)])
     (row,) = rows_of(path)
     assert row["job_name"] == f"'{name}"
@@ -145,7 +145,7 @@ def test_csv_has_no_formula(tmp_path: Path, name: str) -> None:
 def test_a_workbook_has_no_formula_and_no_link(tmp_path: Path) -> None:
     """Texts are inline strings: no formula, no link, and digits stay text.
 
-    Planted: `write` instead of `write_string`, which writes a formula."""
+    Against: `write` instead of `write_string`, which writes a formula."""
     names = [*FORMULAS, "https://evil.example", "007"]
     path = a_file(tmp_path, "xlsx", [a_charge(job_name=name) for name in names])
     with ZipFile(path) as book:

@@ -147,7 +147,7 @@ def test_a_begin_line_counts_in_the_organizations_time_zone_which_the_plan_names
 
 @pytest.mark.django_db
 def test_a_begin_time_too_far_ahead_is_a_refused_line_beside_all_others(company: Company) -> None:
-    """Planted: an error that hid what became of the other lines."""
+    """Against: an error that hid what became of the other lines."""
     actor = an_actor(company.nlp, Role.RESEARCHER)
     request = read_job_request(sbatch("-b 2028-12-01"))
     told = (

@@ -256,7 +256,7 @@ def test_only_clusters_that_run_manifests_remain(company: Company, bob: User) ->
 def test_a_named_cluster_that_runs_no_manifests_is_told_with_those_that_do(
     company: Company, bob: User
 ) -> None:
-    """Planted: "leave the image out and let the script bring its software"; no notes."""
+    """Against: "leave the image out and let the script bring its software"; no notes."""
     other = Cluster.objects.create(name="desk", kind="local", options={})
     a_cluster_node(other, company.pool, "desk-1")
     answer = submit(bob, a_body(cluster="desk"), is_plan=True)

@@ -349,7 +349,7 @@ def test_runs_are_listed_newest_first(company: Company, bob: User, caller: Calle
 
 
 def test_a_job_names_its_schedule(company: Company, bob: User, caller: Caller) -> None:
-    """Planted: the first task of an array alone."""
+    """Against: the first task of an array alone."""
     single = a_schedule(company, bob)
     several = a_schedule(company, bob, request={**single.request, "array": "0-1"}, name="sweep")
     submit_due_runs(now=FIRST)

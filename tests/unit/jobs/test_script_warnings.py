@@ -175,7 +175,7 @@ def test_options_that_our_srun_refuses_are_told_before_the_job_starts(
 def test_images_of_srun_are_told_where_slurm_may_not_have_pyxis(
     company: Company, bob: Actor
 ) -> None:
-    """Slurm without the plugin ends such an srun. Planted: nothing told."""
+    """Slurm without the plugin ends such an srun. Against: nothing told."""
     be(company.cluster, "slurm", software=[])
     script = "srun --container-image=x.sqsh python train.py\nsrun --pty bash"
     assert warnings(bob, script, launch="batch") == [

@@ -517,7 +517,7 @@ def test_the_shorter_time_limit_counts(
 
 
 def test_time_limits_are_told_in_hours_and_minutes() -> None:
-    """As everywhere else. Planted: "5400 s"."""
+    """As everywhere else. Against: "5400 s"."""
     job = a_job(activeDeadlineSeconds=5_400)
     job["metadata"]["labels"] = {"kueue.x-k8s.io/max-exec-time-seconds": "90"}
     told = [one.detail for one in read(job).findings if "time limit" in one.detail]

@@ -62,7 +62,7 @@ def close(company: Company, actor: Actor, name: str, reason: str = "", now: date
 
 
 def test_a_month_is_closed_after_its_grace_with_green_days(company: Company, fiona: Actor) -> None:
-    """Planted: the grace counted from the start; a day that was never compared taken for green."""
+    """Against: the grace counted from the start; a day that was never compared taken for green."""
     a_metered_attempt(company.nlp)
     for now, words in (
         (DECEMBER - timedelta(seconds=1), "is not over"),
@@ -129,7 +129,7 @@ def test_a_closed_month_stays_and_late_facts_are_corrections_in_the_next(
     """An attempt turns out to have ended sooner, and another one is metered late. A second closing
     corrects nothing twice.
 
-    Planted: corrections without those of earlier months; only changes upwards."""
+    Against: corrections without those of earlier months; only changes upwards."""
     shorter = a_metered_attempt(company.nlp, 0, None, guaranteed_mgpu=0)
     a_metered_attempt(company.vision, 86_400, 86_400 + 7_200)
     period = close(company, fiona, "2026-11", "first")
@@ -216,7 +216,7 @@ def test_the_database_refuses_every_change_of_a_closed_month(
 def test_a_changed_time_zone_leaves_no_gap(company: Company, fiona: Actor) -> None:
     """The next month begins where the closed one ended, whatever its zone.
 
-    Planted: charges assigned to months by their day."""
+    Against: charges assigned to months by their day."""
     a_metered_attempt(company.nlp)
     close(company, fiona, "2026-11", "known")
     OrganizationPolicy.objects.update_or_create(

@@ -18,7 +18,7 @@ NEW_YORK = ZoneInfo("America/New_York")
     ("month", "hours"), [("2026-03", 743), ("2026-11", 721), ("2026-02", 672), ("2028-02", 696)]
 )
 def test_a_month_has_the_hours_of_its_zone(month: str, hours: int) -> None:
-    """Planted: local differences of aware times, which leave out the changed hour."""
+    """Against: local differences of aware times, which leave out the changed hour."""
     found = month_in(first_day(month), NEW_YORK)
     assert found.end - found.start == timedelta(hours=hours)
     assert found.name == month
