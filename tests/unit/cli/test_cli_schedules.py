@@ -151,10 +151,10 @@ def test_a_cron_job_is_a_schedule(server: Server, text: str) -> None:
 
 
 def test_a_job_beside_a_cron_job_is_a_job(server: Server) -> None:
-    """Planted: both to schedules."""
+    """The plan of each is asked for, also where another was refused. Planted: both to schedules."""
     job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: once}\n"
     server.run("submit", "--team", "nlp", "-", stdin=f"{job}---\n{CRON_JOB}")
-    assert server.sent == ["POST jobs?dry_run=true"]
+    assert server.sent == ["POST jobs?dry_run=true", "POST schedules?dry_run=true"]
 
 
 def test_a_time_zone_alone_is_refused(server: Server) -> None:
