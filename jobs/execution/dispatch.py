@@ -29,13 +29,14 @@ from connectors.errors import (
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import SUBMITTED_WITHIN_S, ClusterConnector
 from connectors.registry import kind_named
+from jobs.execution.comparing import NEVER_STARTED, recorded_id
+from jobs.execution.concluding import conclude
 from jobs.execution.connecting import connector_of
 from jobs.execution.extending import extend_attempt
 from jobs.execution.held_submissions import submit_held
 from jobs.execution.native_ids import record_native_id
 from jobs.execution.native_sizes import granted_to, ref_of
 from jobs.execution.node_changes import change_node
-from jobs.execution.observation import NEVER_STARTED, conclude, recorded_id
 from jobs.execution.quota_pushes import push_quota
 from jobs.execution.reconciling import reconcile_day
 from jobs.execution.workloads import workload_of

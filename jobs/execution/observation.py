@@ -8,14 +8,13 @@ transaction with a constant number of statements.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
-from billing.folding import EARLY
 from billing.metering import Observed, record_classed, record_observed
 from bulk.updating import update_rows
 from clusters.models import Cluster
@@ -24,17 +23,24 @@ from connectors.protocol import (
     ClusterConnector,
     Listing,
     Observation,
-    RankSlot,
-    WorkloadPhase,
 )
 from jobs import lifecycle
-from jobs.execution.extending import missed_extension
+from jobs.execution.comparing import (
+    COMPARED,
+    NEVER_STARTED,
+    STATE_OF,
+    is_begun_anew,
+    is_known,
+    is_resized,
+    message_of,
+    recorded_id,
+    total_mgpu,
+)
+from jobs.execution.concluding import conclude_quietly, fault_of
 from jobs.execution.questions import NotAsked, Questions
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, StopReason
-from jobs.queue.reason_documents import held_sentence
-from jobs.queue.reason_lines import note_held
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from live.waking import wake
@@ -45,22 +51,12 @@ from primitives.units import MGPU_MAX
 
 log = logging.getLogger(__name__)
 
-#: Native id of an attempt that was stopped before its cluster acknowledged it.
-NEVER_STARTED = "never-started"
 #: Complete listings in a row without an acknowledged attempt before it is called lost.
 LISTINGS_BEFORE_LOST = 3
 #: Seconds for which a missing attempt waits for an accounting that has its start and no end.
 UNDECIDED_S = 60
 #: The most attempts changed in one transaction, which locks their jobs meanwhile.
 BATCH_MAX = 100
-
-_STATE_OF = {
-    WorkloadPhase.HELD: AttemptState.STARTING,
-    WorkloadPhase.STARTING: AttemptState.STARTING,
-    WorkloadPhase.RUNNING: AttemptState.RUNNING,
-    WorkloadPhase.STOPPING: AttemptState.RUNNING,
-    WorkloadPhase.ENDED: AttemptState.ENDED,
-}
 
 
 def apply_listing(
@@ -165,11 +161,6 @@ def _apply_in_batches(
     return changed
 
 
-def recorded_id(attempt: Attempt) -> str | None:
-    """Return the cluster's id of the attempt, or None if none was ever recorded."""
-    return None if attempt.native_id == NEVER_STARTED else attempt.native_id
-
-
 def is_about_to_be_lost(attempt: Attempt) -> bool:
     """Return whether one more complete listing without the attempt makes it lost."""
     return attempt.missed_listings + 1 >= LISTINGS_BEFORE_LOST
@@ -198,85 +189,6 @@ def _ask_accounting(
         return None, f"{str(error)[:1].upper()}{str(error)[1:]}."
     is_doubtful = found is None and connector.submits_held
     return found, "Its accounting does not know it either." if is_doubtful else None
-
-
-#: The fields of an attempt that are compared with a listing.
-COMPARED = (
-    "id",
-    "job_id",
-    "cluster_id",
-    "native_id",
-    "native_state",
-    "state",
-    "stop_reason",
-    "started_at",
-    "checkpoint_at",
-    "ended_at",
-    "message",
-    "missed_listings",
-    "missing_since",
-    "release_sent_at",
-    "mgpu",
-)
-
-
-def is_known(attempt: Attempt, observation: Observation) -> bool:
-    """Return whether the stored attempt already agrees with the cluster's report."""
-    state = _STATE_OF[observation.phase]
-    if attempt.state == AttemptState.STOPPING and state != AttemptState.ENDED:
-        state = AttemptState.STOPPING
-    return (
-        not observation.is_released
-        and attempt.missed_listings == 0
-        and attempt.native_id is not None
-        and attempt.state == state
-        and attempt.native_state == observation.native_state
-        and attempt.message == _message(attempt, observation)
-        and (attempt.started_at is None) == (observation.started_at is None)
-        and not _is_begun_anew(attempt, observation)
-        and not _is_resized(attempt, observation)
-    )
-
-
-def _is_begun_anew(attempt: Attempt, observation: Observation) -> bool:
-    """Return whether the cluster took back the reported start and has begun the attempt again.
-
-    A controller that was killed forgets the starts of its last seconds. It begins them again under
-    the same number, and overwrites the start in its account. Charging from the first start would
-    charge the second wait, when others may use the GPUs. The charge would also depend on whether
-    the portal observed in those seconds. A run that the cluster counts as another run does not
-    belong here, because the first one was used. The start never moves past a reported checkpoint,
-    since that work is saved.
-    """
-    if not observation.is_only_run or observation.started_at is None or attempt.started_at is None:
-        return False
-    began_at = from_epoch(observation.started_at)
-    is_saved = attempt.checkpoint_at is not None and attempt.checkpoint_at < began_at
-    return began_at > attempt.started_at and not is_saved
-
-
-def _is_resized(attempt: Attempt, observation: Observation) -> bool:
-    """Return whether the GPUs that it holds, by the cluster's report, differ from the counted ones.
-
-    Only a running attempt is believed, or an ended one with the time of the change. A stopping
-    attempt releases its nodes one by one.
-    """
-    is_told = observation.phase is WorkloadPhase.RUNNING or (
-        observation.is_released and observation.resized_at is not None
-    )
-    return (
-        is_told
-        and attempt.started_at is not None
-        and observation.slots is not None
-        and 0 < _total(observation.slots) != attempt.mgpu
-    )
-
-
-def _message(attempt: Attempt, observation: Observation) -> str:
-    """Return the message for the attempt; the reason of a withdrawal stays."""
-    if attempt.stop_reason == StopReason.WITHDRAWN:
-        return attempt.message
-    return observation.message[:2000]
 
 
 def apply_one(
@@ -362,30 +274,9 @@ def _apply(
         job.started_at = attempt.started_at
     if attempt.released_at is not None:
         effects.changes_use = True
-        reason = _conclude(job, attempt, now=now, happenings=effects.happenings)
-        if (fault := _fault(job, attempt, reason)) is not None:
+        reason = conclude_quietly(job, attempt, now=now, happenings=effects.happenings)
+        if (fault := fault_of(job, attempt, reason)) is not None:
             effects.metered.append(fault)
-
-
-def _fault(job: Job, attempt: Attempt, reason: str | None) -> Observed | None:
-    """Return the fault that makes use of an ended attempt free, or None.
-
-    It is a failed node, a loss of the workload that nobody asked to stop, or a preemption soon
-    after the start. `reason` is why the job moved on.
-    """
-    assert attempt.ended_at is not None
-    if attempt.started_at is None:
-        return None
-    since = attempt.checkpoint_at or attempt.started_at
-    if attempt.outcome == "node_failed":
-        return Observed(attempt.id, "fault", since, reason="node_failed")
-    is_asked = attempt.stop_reason is not None or job.origin == JobOrigin.NATIVE
-    if attempt.outcome == "lost" and not is_asked:
-        return Observed(attempt.id, "fault", since, reason="lost")
-    preempted_at = attempt.notice_at or attempt.ended_at
-    if reason == "preempted" and preempted_at < attempt.started_at + EARLY:
-        return Observed(attempt.id, "fault", preempted_at, reason="preempted")
-    return None
 
 
 _WRITTEN_OF_ATTEMPT = (
@@ -430,8 +321,8 @@ def _take_over(
     attempt.missing_since = None
     attempt.native_state = observation.native_state
     attempt.exit_codes = {str(rank): code for rank, code in observation.exit_codes.items()}
-    attempt.message = _message(attempt, observation)
-    state = _STATE_OF[observation.phase]
+    attempt.message = message_of(attempt, observation)
+    state = STATE_OF[observation.phase]
     was_started = attempt.started_at is not None
     if observation.started_at is not None and attempt.started_at is None:
         attempt.started_at = from_epoch(observation.started_at)
@@ -442,7 +333,7 @@ def _take_over(
         effects.happenings.append(
             Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
         )
-    elif _is_begun_anew(attempt, observation):
+    elif is_begun_anew(attempt, observation):
         assert observation.started_at is not None
         attempt.started_at = from_epoch(observation.started_at)
         effects.metered.append(Observed(attempt.id, "anew", attempt.started_at))
@@ -450,9 +341,9 @@ def _take_over(
             Happening(attempt.job_id, attempt.started_at, "started", {"attempt": attempt.number})
         )
     is_first = attempt.started_at is not None and not was_started
-    if observation.slots and (is_first or _is_resized(attempt, observation)):
+    if observation.slots and (is_first or is_resized(attempt, observation)):
         _resize(attempt, observation, now, effects, is_first=is_first)
-    if observation.slots is not None and _total(observation.slots) == attempt.mgpu:
+    if observation.slots is not None and total_mgpu(observation.slots) == attempt.mgpu:
         # The cluster's own scheduler chose the nodes, and the arbiter needs the real ones.
         attempt.slots = [{"node": slot.node, "mgpu": slot.mgpu} for slot in observation.slots]
     if state == AttemptState.ENDED:
@@ -494,7 +385,7 @@ def _resize(
     """
     assert observation.slots is not None
     assert attempt.started_at is not None
-    held_mgpu = _total(observation.slots)
+    held_mgpu = total_mgpu(observation.slots)
     if held_mgpu in (0, attempt.mgpu) or held_mgpu > MGPU_MAX:
         return
     since = now if observation.resized_at is None else from_epoch(observation.resized_at)
@@ -512,10 +403,6 @@ def _resize(
         attempt.guaranteed_mgpu = held_mgpu
         effects.classed.append((attempt.id, held_mgpu))
     effects.changes_use = True
-
-
-def _total(slots: Iterable[RankSlot]) -> int:
-    return sum(slot.mgpu for slot in slots)
 
 
 def _miss(
@@ -561,104 +448,3 @@ def _miss(
         Happening(attempt.job_id, now, attempt.outcome, {"attempt": attempt.number})
     )
     return True
-
-
-def conclude(job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happening]) -> None:
-    """Move a locked job on after its locked attempt released its GPUs (saves neither)."""
-    _conclude(job, attempt, now=now, happenings=happenings)
-    wake("arbiter")
-
-
-def _conclude(
-    job: Job, attempt: Attempt, *, now: datetime, happenings: list[Happening]
-) -> str | None:
-    """Move the job on, and return the reason of its verdict."""
-    assert attempt.outcome is not None
-    assert attempt.ended_at is not None
-    asked_at = attempt.notice_at or job.cancel_requested_at
-    end = lifecycle.verdict(
-        outcome=attempt.outcome,
-        stop_reason=attempt.stop_reason,
-        is_cancelled=job.cancel_requested_at is not None,
-        is_requeueable=job.is_requeueable,
-        ended_before_notice=asked_at is not None and attempt.ended_at < asked_at,
-        earlier=_earlier(attempt),
-        is_native=job.origin == JobOrigin.NATIVE,
-        exit_code=worst_exit_code(attempt.exit_codes),
-        requeue_on=_requeue_on(job, attempt),
-    )
-    lifecycle.check_move(job.state, end.state)
-    job.state = end.state
-    job.explanation = None
-    job.explained_at = None
-    detail: dict[str, object] = {"attempt": attempt.number}
-    if end.state != JobState.CANCELLED:
-        detail["outcome"] = attempt.outcome
-    if end.reason is not None:
-        detail["reason"] = end.reason
-    if end.state in lifecycle.WAITING:
-        job.started_at = None
-        event = "requeued"
-        if end.state == JobState.HELD:
-            event = "held"
-            why = held_sentence(
-                outcome=attempt.outcome,
-                cluster=attempt.cluster.name,
-                number=attempt.number,
-                message=attempt.message,
-            )
-            note_held([(job.id, why)], now)
-        happenings.append(Happening(job.id, now, event, detail))
-    else:
-        if missed := missed_extension(job, attempt):
-            attempt.message = missed
-            detail["extension"] = "missed"
-        job.ended_at = attempt.ended_at
-        job.end_reason = end.reason
-        job.exit_code = worst_exit_code(attempt.exit_codes)
-        happenings.append(Happening(job.id, attempt.ended_at, end.state.value, detail))
-    return end.reason
-
-
-def _requeue_on(job: Job, attempt: Attempt) -> Sequence[str]:
-    """Return the ends after which the job is requeued; none after `requeue_max` of them.
-
-    Without a query unless the job names such ends and this attempt may have had one.
-    """
-    if not job.requeue_on or attempt.outcome not in lifecycle.ENDED_BY_CODE:
-        return ()
-    earlier = Attempt.objects.filter(
-        job=attempt.job_id,
-        number__lt=attempt.number,
-        outcome__in=lifecycle.ENDED_BY_CODE,
-        stop_reason=None,
-    )
-    return () if earlier.count() >= job.requeue_max else job.requeue_on
-
-
-def _earlier(attempt: Attempt) -> int:
-    """Return how many earlier attempts of the job ended the same way, by a fault or unstarted.
-
-    Zero without a query if this attempt did not end so. A start that a silent cluster left
-    unanswered does not count, since it says nothing about the job.
-    """
-    if attempt.outcome == lifecycle.NOT_STARTED:
-        if attempt.notice_at is None:
-            return 0
-        alike = frozenset({lifecycle.NOT_STARTED})
-    elif attempt.outcome in lifecycle.FAULTS:
-        alike = lifecycle.FAULTS
-    else:
-        return 0
-    earlier = Attempt.objects.filter(
-        job=attempt.job_id, number__lt=attempt.number, outcome__in=alike
-    )
-    return earlier.exclude(outcome=lifecycle.NOT_STARTED, notice_at=None).count()
-
-
-def worst_exit_code(codes: Mapping[str, int]) -> int | None:
-    """Return a gang's exit code to show: that of the lowest failed rank, else 0, else None."""
-    for _, code in sorted(codes.items(), key=lambda item: int(item[0])):
-        if code != 0:
-            return code
-    return 0 if codes else None

@@ -23,8 +23,9 @@ from billing.metering import Grant, record_lost, register_attempts
 from clusters.models import Cluster, ClusterNode
 from connectors.protocol import Listing, Observation, WorkloadPhase
 from jobs import lifecycle
+from jobs.execution.concluding import conclude
 from jobs.execution.held_submissions import known_ids, next_number
-from jobs.execution.observation import apply_one, conclude
+from jobs.execution.observation import apply_one
 from jobs.leadership import Leadership
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
 from jobs.timeline import Happening, record_events

@@ -23,8 +23,8 @@ from clusters.outside import Holder, OutsideUse, Stranger
 from connectors.errors import ConnectorError
 from connectors.natives import NativeControl, NativeRef
 from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPhase
+from jobs.execution.comparing import recorded_id
 from jobs.execution.held_submissions import refuse_released
-from jobs.execution.observation import recorded_id
 from jobs.leadership import Leadership
 from jobs.models import Attempt
 from outbox.quarantine import is_quarantined

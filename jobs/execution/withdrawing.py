@@ -31,7 +31,7 @@ from django.db.models import Q, QuerySet
 from clusters.models import Cluster
 from connectors.protocol import Listing, Observation, WorkloadPhase
 from connectors.registry import kinds_where
-from jobs.execution.observation import conclude
+from jobs.execution.concluding import conclude
 from jobs.execution.settling import attempt_id_of
 from jobs.intentions import stop_intention
 from jobs.leadership import Leadership

@@ -30,13 +30,9 @@ from clusters.outside import Holder, OutsideUse, Stranger
 from connectors.errors import ConnectorError
 from connectors.natives import NativeControl
 from connectors.protocol import Listing, NativeWorkload, Observation, WorkloadPhase
+from jobs.execution.comparing import COMPARED, is_known
 from jobs.execution.native_sizes import RANKS_MAX, ref_of
-from jobs.execution.observation import (
-    COMPARED,
-    apply_one,
-    is_about_to_be_lost,
-    is_known,
-)
+from jobs.execution.observation import apply_one, is_about_to_be_lost
 from jobs.execution.questions import NotAsked, Questions
 from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, JobType

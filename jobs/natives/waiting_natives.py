@@ -38,6 +38,7 @@ from connectors.errors import ConnectorError
 from connectors.natives import NativeControl, NativeSize, NativeStarter
 from connectors.protocol import Listing, NativeWorkload, Outcome, WorkloadPhase
 from jobs import lifecycle
+from jobs.execution.comparing import COMPARED, is_known
 from jobs.execution.native_sizes import (
     granted_to,
     may_become,
@@ -48,7 +49,7 @@ from jobs.execution.native_sizes import (
     size_of_job,
     take_size,
 )
-from jobs.execution.observation import COMPARED, News, apply_news, is_about_to_be_lost, is_known
+from jobs.execution.observation import News, apply_news, is_about_to_be_lost
 from jobs.execution.questions import NotAsked, Questions
 from jobs.execution.withdrawing import LISTED_WITHIN, withdraw
 from jobs.leadership import Leadership, NotLeading

@@ -17,8 +17,9 @@ from builders.loop_builders import Fenced, a_job
 from builders.portal_builders import NOW, Company, a_cluster, a_user
 from connectors.errors import AccountUndecided, ClusterUnavailable
 from connectors.protocol import Listing, Observation, Outcome, RankSlot, Unread, WorkloadPhase
+from jobs.execution.comparing import NEVER_STARTED
 from jobs.execution.dispatch import stop_attempt
-from jobs.execution.observation import NEVER_STARTED, apply_listing
+from jobs.execution.observation import apply_listing
 from jobs.execution.questions import Questions
 from jobs.models import Attempt, Job, JobEvent, JobReason, JobState
 from outbox.models import Message

@@ -25,7 +25,7 @@ from clusters.outside import OutsideUse, record_outside_use
 from clusters.queries import read_fleet
 from connectors.natives import NativeRef
 from connectors.protocol import Listing, NativeWorkload, Observation, RankSlot, WorkloadPhase
-from jobs.execution.observation import NEVER_STARTED
+from jobs.execution.comparing import NEVER_STARTED
 from jobs.execution.strays import NAMED_MAX, Found, add_strays, find_strays
 from jobs.models import Attempt, AttemptState, Job, JobOrigin, JobState, attempt_id
 from jobs.natives.natives import apply_natives
