@@ -12,25 +12,32 @@ from live.pulse import pulse_here
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
+#: The least time in seconds after which a waiting task is dropped. Clocks of machines differ.
+_EXPIRES_LEAST_S = 60.0
+
+
+def _every(period_s: float, task: str) -> dict[str, Any]:
+    """Return a timer. While all workers are busy, its tasks expire instead of piling up."""
+    expires_s = max(period_s, _EXPIRES_LEAST_S)
+    return {"task": task, "schedule": period_s, "options": {"expires": expires_s}}
+
+
 app = Celery("tidegate")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.conf.beat_schedule = {
-    "drop-what-is-done": {"task": "jobs.tasks.drop_what_is_done", "schedule": 300.0},
-    "forget-old-attempts": {"task": "jobs.tasks.forget_old_attempts", "schedule": 300.0},
-    "carry-out-planned-changes": {
-        "task": "quotas.tasks.carry_out_planned_changes",
-        "schedule": 15.0,
-    },
-    "void-expired-transfers": {"task": "ledger.tasks.void_expired_transfers", "schedule": 60.0},
-    "check-ledgers": {"task": "ledger.tasks.check_ledgers", "schedule": 86_400.0},
-    "evaluate-budgets": {"task": "budgets.tasks.evaluate_budgets", "schedule": 30.0},
-    "settle-credits": {"task": "bank.tasks.settle_credits", "schedule": 60.0},
-    "write-export": {"task": "exports.tasks.write_export", "schedule": 5.0},
-    "audit-charges": {"task": "exports.tasks.audit_charges", "schedule": 86_400.0},
-    "drop-old-exports": {"task": "exports.tasks.drop_old_exports", "schedule": 3600.0},
-    "submit-due-runs": {"task": "jobs.tasks.submit_due_runs", "schedule": 15.0},
-    "drop-old-sessions": {"task": "jobs.tasks.drop_old_sessions", "schedule": 3600.0},
+    "drop-what-is-done": _every(300.0, "jobs.tasks.drop_what_is_done"),
+    "forget-old-attempts": _every(300.0, "jobs.tasks.forget_old_attempts"),
+    "carry-out-planned-changes": _every(15.0, "quotas.tasks.carry_out_planned_changes"),
+    "void-expired-transfers": _every(60.0, "ledger.tasks.void_expired_transfers"),
+    "check-ledgers": _every(86_400.0, "ledger.tasks.check_ledgers"),
+    "evaluate-budgets": _every(30.0, "budgets.tasks.evaluate_budgets"),
+    "settle-credits": _every(60.0, "bank.tasks.settle_credits"),
+    "write-export": _every(5.0, "exports.tasks.write_export"),
+    "audit-charges": _every(86_400.0, "exports.tasks.audit_charges"),
+    "drop-old-exports": _every(3600.0, "exports.tasks.drop_old_exports"),
+    "submit-due-runs": _every(15.0, "jobs.tasks.submit_due_runs"),
+    "drop-old-sessions": _every(3600.0, "jobs.tasks.drop_old_sessions"),
 }
 
 
