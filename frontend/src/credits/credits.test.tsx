@@ -173,7 +173,7 @@ describe("credits page", () => {
     ]);
     const expiring = await region("Expiring credits");
     expect(expiring.getByText(/^620 GPU-h expire by 30 Nov/)).toBeInTheDocument();
-    expect(expiring.getAllByRole("listitem").map((item) => item.textContent?.replace(/^[^:]*: /, ""))).toEqual([
+    expect(expiring.getAllByRole("listitem").map((item) => item.textContent.replace(/^[^:]*: /, ""))).toEqual([
       "400 GPU-h expire after 25 Nov, in 7 days or less",
       "220 GPU-h expire after 30 Nov, in 30 days or less",
     ]);
