@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from primitives.errors import Forbidden
-from tenants.access import Actor, require, under, visible_node
+from tenants.access import Actor, Row, require, under, visible_node
 from tenants.models import FormerPlace, Node
 from tenants.roles import Permission
 
@@ -121,6 +121,15 @@ def visible_place(actor: Actor, path: str, *permissions: Permission) -> str:
                 node=wanted.rstrip("/"),
             )
     return wanted
+
+
+def visible_ever(
+    actor: Actor, rows: QuerySet[Row], *permissions: Permission, path_field: str
+) -> QuerySet[Row]:
+    """Return those of `rows` whose path, of the present or the past, `visible_place` admits."""
+    for permission in permissions:
+        rows = rows.filter(under(_prefixes_ever(actor, permission), path_field))
+    return rows
 
 
 def places_of(nodes: Collection[UUID]) -> list[Place]:

@@ -25,9 +25,9 @@ from exports.models import (
 )
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
-from tenants.access import Actor, get_visible, visible
+from tenants.access import Actor
 from tenants.models import Node
-from tenants.places import visible_place
+from tenants.places import visible_ever, visible_place
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 
@@ -122,18 +122,25 @@ def _refuse_other_than_a_month(period: Period, organization: Node) -> None:
 
 
 def visible_exports(actor: Actor) -> QuerySet[Export]:
-    """Return the exports of nodes whose costs and jobs the actor may see."""
-    rows = Export.objects.select_related("requested_by")
-    for permission in (Permission.VIEW_COSTS, Permission.VIEW_JOBS):
-        rows = visible(actor, rows, permission, path_field="node_path")
-    return rows
+    """Return the exports of nodes whose costs and jobs the actor may see.
+
+    As in a request, a node may have its former path.
+    """
+    return visible_ever(
+        actor,
+        Export.objects.select_related("requested_by"),
+        Permission.VIEW_COSTS,
+        Permission.VIEW_JOBS,
+        path_field="node_path",
+    )
 
 
 def export_by_id(actor: Actor, export_id: UUID) -> Export:
     """Return one export. Raises NotFound for an absent or invisible one."""
-    return get_visible(
-        actor, visible_exports(actor), Permission.VIEW_COSTS, path_field="node_path", pk=export_id
-    )
+    export = visible_exports(actor).filter(pk=export_id).first()
+    if export is None:
+        raise NotFound("It does not exist, or you may not see it.")
+    return export
 
 
 def finished_file(export: Export) -> Path:

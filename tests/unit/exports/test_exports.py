@@ -31,8 +31,10 @@ from exports.models import Export
 from exports.requests import request_export
 from exports.running import drop_old, run_next
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from tenants.access import Actor
+from quotas.models import Quota
+from tenants.access import Actor, actor_of
 from tenants.models import RoleGrant
+from tenants.moving import move_node
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -342,6 +344,30 @@ def test_a_stranger_gets_no_file(company: Company) -> None:
         assert caller.get(f"exports/{export.pk}").status_code == 404
         assert caller.get(f"exports/{export.pk}/file").status_code == 404
         assert caller.get("exports").json()["items"] == []
+
+
+def test_a_file_of_a_former_path_is_for_who_may_request_it(company: Company) -> None:
+    """The lead of a moved team gets it, and who leads its new department does not.
+
+    Planted: present rights alone in the list; the rights of the node's present path."""
+    lead = an_actor(company.nlp, Role.TEAM_LEAD)
+    newcomer = an_actor(company.production, Role.DEPARTMENT_ADMIN)
+    admin = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+    Quota.objects.all().delete()
+    move_node(actor=admin, node=company.nlp, parent=company.production, now=LATER)
+    lead = actor_of(lead.user)
+    export = requested(lead, node_path="ai-company/research/nlp")
+    assert export.node_path == "ai-company/research/nlp/"
+    assert written(export).state == "done"
+    caller = caller_of(lead)
+    assert [one["id"] for one in caller.get("exports").json()["items"]] == [str(export.pk)]
+    assert caller.get(f"exports/{export.pk}").status_code == 200
+    answer = caller.get(f"exports/{export.pk}/file")
+    assert b"".join(answer.streaming_content) == file_of(export.pk).read_bytes()
+    with pytest.raises(Forbidden):
+        requested(newcomer, node_path="ai-company/research/nlp")
+    assert caller_of(newcomer).get(f"exports/{export.pk}").status_code == 404
+    assert caller_of(newcomer).get("exports").json()["items"] == []
 
 
 def test_an_asynchronous_server_sends_in_chunks(tmp_path: Path) -> None:
