@@ -9,8 +9,8 @@ import typer
 
 from cli.context import open_api
 from cli.errors import CliError
+from cli.moments import moment
 from cli.output import Format, print_data, print_table, tell
-from cli.report_commands import moment
 
 _LISTED_MAX = 10_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, tzinfo
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +13,9 @@ import typer
 from cli.api import Api, sleep
 from cli.context import open_api
 from cli.errors import CliError
+from cli.moments import is_day, moment, this_month
+from cli.organizations import zone_over
 from cli.output import Format, print_data, print_fields, print_table, tell
-from cli.report_commands import moment, this_month
 
 export_app = typer.Typer(
     no_args_is_help=True, help="Files with the charges of a period.", rich_markup_mode=None
@@ -54,7 +56,10 @@ def export_create(
     ] = DatasetName.CHARGES,
     start: Annotated[
         str | None,
-        typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z. Default: this month."),
+        typer.Option(
+            help="A day in the organization's zone (2026-11-01), or a time "
+            "(2026-11-01T00:00:00Z). Default: this month."
+        ),
     ] = None,
     end: Annotated[str | None, typer.Option(help="End of the period, excluded.")] = None,
     as_of: Annotated[
@@ -70,21 +75,24 @@ def export_create(
 
     Without --file, the command prints the ID for `tidegate export get`.
     """
-    if start is None and end is None:
-        start, end = this_month()
-        tell(f"This month (UTC): from {start} to {end}, excluded.")
-    elif start is None or end is None:
+    if (start is None) != (end is None):
         raise CliError("Give both --start and --end, or neither for this month.")
+    api = open_api(ctx)
+    zone: tzinfo = UTC
+    if start is None or any(is_day(text) for text in (start, end, as_of) if text is not None):
+        zone = zone_over(api, node)
+    if start is None or end is None:
+        start, end = this_month(zone)
+        tell(f"This month ({zone}): from {start} to {end}, excluded.")
     body = {
         "dataset": dataset.value,
         "format": file_format.value,
         "node": node.rstrip("/"),
-        "start": moment(start, "--start"),
-        "end": moment(end, "--end"),
-        "as_of": None if as_of is None else moment(as_of, "--as-of"),
+        "start": moment(start, "--start", zone),
+        "end": moment(end, "--end", zone),
+        "as_of": None if as_of is None else moment(as_of, "--as-of", zone),
         "pool": pool,
     }
-    api = open_api(ctx)
     export = api.post("exports", body)
     if file is not None:
         export = _finished(api, export)

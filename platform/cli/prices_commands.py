@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import typer
 
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
+from cli.moments import moment, zone_named
 from cli.organizations import organization_named
 from cli.output import Devices, Format, money, now_utc, print_data, print_table, tell
-from cli.report_commands import moment
 
 _CARDS_MAX = 1_000
 _NANO = 1_000_000_000
 _PRICE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 prices_app = typer.Typer(
     no_args_is_help=True,
@@ -263,13 +262,7 @@ def _state(line: dict[str, Any], now: datetime) -> str:
 
 def _moment(text: str, option: str, card: dict[str, Any]) -> str:
     """Return a typed day, at midnight in the organization's zone, or time in the API's form."""
-    if not _DAY.fullmatch(text):
-        return moment(text, option)
-    try:
-        midnight = datetime.fromisoformat(text).replace(tzinfo=_zone(card))
-    except ValueError as error:
-        raise CliError(f"{option} {text!r} is not a day of the calendar.") from error
-    return f"{midnight.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return moment(text, option, _zone(card))
 
 
 def _shown(text: str, card: dict[str, Any]) -> str:
@@ -280,12 +273,7 @@ def _shown(text: str, card: dict[str, Any]) -> str:
 
 
 def _zone(card: dict[str, Any]) -> ZoneInfo:
-    try:
-        return ZoneInfo(card["time_zone"])
-    except ZoneInfoNotFoundError as error:
-        raise CliError(
-            f"This machine does not know the zone {card['time_zone']}: install tzdata with pip."
-        ) from error
+    return zone_named(card["time_zone"])
 
 
 def _price(nano: int | None) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
 from cli.context import open_api
 from cli.errors import CliError
+from cli.moments import moment, this_month
 from cli.output import (
     NAME_PAD_MAX,
     Devices,
@@ -18,7 +17,6 @@ from cli.output import (
     gpus,
     is_wide,
     money,
-    now_utc,
     plain,
     print_data,
     print_table,
@@ -26,7 +24,6 @@ from cli.output import (
 )
 from primitives.units import DeviceKind
 
-_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _QUOTAS_MAX = 1_000
 
 quota_app = typer.Typer(no_args_is_help=True, help="Quotas of the tree.", rich_markup_mode=None)
@@ -274,19 +271,3 @@ def _amounts(row: Mapping[str, Any], devices: Devices, classes: list[str]) -> li
         money(row["cost_nano"]),
         str(row["jobs"]),
     ]
-
-
-def this_month() -> tuple[str, str]:
-    """Return the first day of this month (UTC), and that of the next."""
-    first = now_utc().date().replace(day=1)
-    following = (first + timedelta(days=31)).replace(day=1)
-    return first.isoformat(), following.isoformat()
-
-
-def moment(text: str, option: str) -> str:
-    """Return a typed day or time in the form of the API. Raises CliError."""
-    if _DAY.fullmatch(text):
-        return f"{text}T00:00:00Z"
-    if "T" not in text:
-        raise CliError(f"{option} {text[:40]!r}: write 2026-11-01 or 2026-11-01T00:00:00Z.")
-    return text

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from cli.context import open_api
+from cli.moments import moment
 from cli.output import Devices, Format, print_data, print_table, tell
-from cli.report_commands import moment
 
 _HOW = {
     "timed_out": "reached its time limit",

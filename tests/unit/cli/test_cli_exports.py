@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,13 @@ DONE = an_export(
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     monkeypatch.setattr("cli.export_commands.sleep", lambda seconds: None)
-    return a_server(monkeypatch, str(tmp_path))
+    server = a_server(monkeypatch, str(tmp_path))
+    server.routes["GET organizations"] = {
+        "items": [{"id": "7", "slug": "ai-company"}],
+        "next": None,
+    }
+    server.routes["GET organizations/7/policy"] = {"time_zone": "Europe/Berlin"}
+    return server
 
 
 def test_create_prints_the_id(server: Server) -> None:
@@ -57,12 +64,41 @@ def test_create_prints_the_id(server: Server) -> None:
         "dataset": "charges",
         "format": "parquet",
         "node": "ai-company",
-        "start": "2026-11-01T00:00:00Z",
-        "end": "2026-12-01T00:00:00Z",
+        "start": "2026-10-31T23:00:00Z",
+        "end": "2026-11-30T23:00:00Z",
         "as_of": None,
         "pool": "h100",
     }
     assert server.run("export", "create", "a", "--start", "2026-11-01").exit_code == 2
+
+
+def test_a_month_is_of_the_organizations_zone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Berlin, December begins an hour before it does in UTC.
+
+    Planted: months and days of UTC."""
+    server.routes["POST exports"] = an_export()
+    monkeypatch.setattr("cli.moments.now_utc", lambda: datetime(2026, 11, 30, 23, tzinfo=UTC))
+    for node in ("ai-company/research", "nlp"):
+        ran = server.run("export", "create", node, "--dataset", "focus_cost_and_usage")
+        assert ran.err == ("This month (Europe/Berlin): from 2026-12-01 to 2027-01-01, excluded.\n")
+        assert (server.body()["start"], server.body()["end"]) == (
+            "2026-11-30T23:00:00Z",
+            "2026-12-31T23:00:00Z",
+        )
+
+
+def test_times_need_no_zone(server: Server) -> None:
+    """Of two organizations, a short path does not say which. Planted: the first one's zone."""
+    server.routes["POST exports"] = an_export()
+    both = [{"id": "7", "slug": "ai-company"}, {"id": "8", "slug": "elsewhere"}]
+    server.routes["GET organizations"] = {"items": both, "next": None}
+    ran = server.run("export", "create", "nlp", "--start", "2026-11-01", "--end", "2026-12-01")
+    assert ran.err == "Error: Write the whole path of nlp, with its organization.\n"
+    times = ["--start", "2026-11-01T00:00:00Z", "--end", "2026-12-01T00:00:00Z"]
+    assert server.run("export", "create", "nlp", *times).out == f"{ID}\n"
+    assert server.body()["start"] == "2026-11-01T00:00:00Z"
 
 
 def test_create_waits_for_the_file(server: Server, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_each_currency_of_a_chargeback_has_a_table_of_its_own(server: Server) ->
 def test_chargeback_is_of_this_month_unless_told(
     server: Server, monkeypatch: pytest.MonkeyPatch, now: datetime, start: str, end: str
 ) -> None:
-    monkeypatch.setattr("cli.report_commands.now_utc", lambda: now)
+    monkeypatch.setattr("cli.moments.now_utc", lambda: now)
     server.routes["GET reports/chargeback"] = a_report()
     ran = server.run("report", "chargeback")
     assert dict(server.requests[0].url.params) == {
