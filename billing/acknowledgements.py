@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import transaction
 
 from audit.recording import record
-from billing.models import ReconciledAccount, Reconciliation, ReconciliationStatus
+from billing.reconciliation_models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from live.publishing import COSTS, publish
 from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import PLATFORM, Actor

@@ -12,8 +12,9 @@ from datetime import datetime
 from uuid import UUID
 
 from billing.metering import attempts_not_folded
-from billing.models import MeterEvent, Reconciliation
+from billing.models import MeterEvent
 from billing.reconciliation import AccountReport, Cause, with_changes
+from billing.reconciliation_models import Reconciliation
 
 
 def with_agreement(

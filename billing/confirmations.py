@@ -9,13 +9,8 @@ from uuid import UUID
 
 from django.db.models import Min, Q
 
-from billing.models import (
-    MeteredParty,
-    ReconciledAccount,
-    Reconciliation,
-    ReconciliationStatus,
-    UsageSegment,
-)
+from billing.models import MeteredParty, UsageSegment
+from billing.reconciliation_models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliations import start_of
 from clusters.models import CapacitySegment, Cluster
 from connectors.registry import kind_named

@@ -18,14 +18,9 @@ from uuid_utils.compat import uuid7
 
 from audit.recording import record
 from billing.acknowledgements import drop_if_outdated
-from billing.models import (
-    MeteredAttempt,
-    ReconciledAccount,
-    Reconciliation,
-    ReconciliationStatus,
-    UsageSegment,
-)
+from billing.models import MeteredAttempt, UsageSegment
 from billing.reconciliation import AccountReport, Difference, MeteredRun, Piece
+from billing.reconciliation_models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from clusters.models import CapacitySegment, Cluster, Pool
 from connectors.registry import kind_named
 from live.publishing import COSTS, publish

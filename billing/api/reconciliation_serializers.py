@@ -9,8 +9,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from billing.acknowledgements import REASON_LENGTH_MAX
-from billing.models import ReconciledAccount, ReconciliationStatus
 from billing.reconciliation import Cause
+from billing.reconciliation_models import ReconciledAccount, ReconciliationStatus
 from billing.reconciliations import DIFFERENCES_MAX, DayView, device_of_account
 from primitives.errors import InvalidRequest
 from webapi.paging import day_or_refuse

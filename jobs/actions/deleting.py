@@ -10,7 +10,8 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q
 
 from audit.models import AuditEvent
-from billing.models import MeteredParty, RateCard, ReconciledAccount
+from billing.models import MeteredParty, RateCard
+from billing.reconciliation_models import ReconciledAccount
 from jobs.models import Job, JobArray
 from live.publishing import publish
 from live.waking import wake

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from billing.agreements import with_agreement
-from billing.models import Reconciliation, ReconciliationStatus
 from billing.reconciliation import MeteredRun, Span, reconcile
+from billing.reconciliation_models import Reconciliation, ReconciliationStatus
 from billing.reconciliations import (
     attempts_between,
     metered_runs,

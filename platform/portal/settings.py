@@ -276,7 +276,7 @@ SPECTACULAR_SETTINGS = {
         "LogStreamEnum": "jobs.reading.logs.STREAMS",
         "AttemptState": "jobs.models.AttemptState.values",
         "ExportState": "exports.models.ExportState.values",
-        "ReconciliationStatus": "billing.models.ReconciliationStatus.values",
+        "ReconciliationStatus": "billing.reconciliation_models.ReconciliationStatus.values",
     },
 }
 

@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from arbiter.api.plan import Plan
 from arbiter.api.policy import Policy
-from billing.models import Reconciliation
+from billing.reconciliation_models import Reconciliation
 from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_rate_card
 from builders.budget_builders import an_evaluated_budget

@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 from uuid_utils.compat import uuid7
 
-from billing.models import MeteredAttempt, Reconciliation, UsageSegment
+from billing.models import MeteredAttempt, UsageSegment
+from billing.reconciliation_models import Reconciliation
 from billing.reconciliations import account_shard, request_day
 from builders.loop_builders import LoopOn
 from builders.portal_builders import Company, an_actor

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from billing.models import ReconciledAccount
+from billing.reconciliation_models import ReconciledAccount
 from builders.connector_builders import eventually
 from builders.loop_builders import Loop, a_job
 from builders.portal_builders import Company, a_company, a_user

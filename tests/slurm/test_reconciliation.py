@@ -7,13 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billing.models import (
-    MeteredAttempt,
-    ReconciledAccount,
-    Reconciliation,
-    ReconciliationStatus,
-    UsageSegment,
-)
+from billing.models import MeteredAttempt, UsageSegment
+from billing.reconciliation_models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliations import plan_days
 from builders.connector_builders import eventually
 from builders.loop_builders import a_job

@@ -8,7 +8,7 @@ from django.db.models import Sum
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from billing.models import ReconciliationStatus
+from billing.reconciliation_models import ReconciliationStatus
 from periods.closing import BLOCKERS_MAX, GRACE, MonthView, PeriodState
 from periods.models import REASON_LENGTH_MAX, ChargeRow
 from webapi.serializers import DEVICE_HELP, DEVICES, StrictSerializer, TextField

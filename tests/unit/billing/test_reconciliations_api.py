@@ -12,8 +12,8 @@ from uuid_utils.compat import uuid7
 
 from audit.models import AuditEvent
 from billing.acknowledgements import acknowledge_day
-from billing.models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliation import AccountReport, Cause, Difference, reconcile
+from billing.reconciliation_models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliations import (
     DIFFERENCES_MAX,
     account_shard,

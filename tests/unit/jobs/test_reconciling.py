@@ -9,13 +9,8 @@ import pytest
 from uuid_utils.compat import uuid7
 
 from billing.metering import Observed, record_observed
-from billing.models import (
-    MeteredAttempt,
-    ReconciledAccount,
-    Reconciliation,
-    ReconciliationStatus,
-    UsageSegment,
-)
+from billing.models import MeteredAttempt, UsageSegment
+from billing.reconciliation_models import ReconciledAccount, Reconciliation, ReconciliationStatus
 from billing.reconciliations import request_day
 from builders.billing_builders import DAY, LATER, a_metered_attempt, at
 from builders.clocks import ClockAt

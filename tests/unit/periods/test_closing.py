@@ -10,8 +10,9 @@ from django.db import DatabaseError, IntegrityError, transaction
 
 from audit.models import AuditEvent
 from billing.chargeback import chargeback
-from billing.models import Reconciliation, UsageSegment
+from billing.models import UsageSegment
 from billing.periods import Period
+from billing.reconciliation_models import Reconciliation
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at, record_ended
 from builders.portal_builders import Company, a_company, an_actor
