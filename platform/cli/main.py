@@ -34,6 +34,7 @@ from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
 from cli.schedule_commands import schedule, schedules
 from cli.simulate_command import simulate
+from cli.submit_command import SubmitCommand, submit
 from cli.today_command import today
 from cli.tree_commands import tree_app
 from cli.why_command import why
@@ -50,7 +51,7 @@ app.callback(cls=Commands, help=__doc__, no_args_is_help=True)(account_commands.
 app.command()(account_commands.login)
 app.command()(account_commands.whoami)
 app.command()(people_commands.passwd)
-app.command(cls=job_commands.SubmitCommand)(job_commands.submit)
+app.command(cls=SubmitCommand)(submit)
 for _command in job_commands.COMMANDS:
     app.command()(_command)
 app.command()(logs)
