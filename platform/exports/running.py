@@ -143,22 +143,35 @@ def _store_failure(export: Export, message: str, now: datetime) -> None:
 
 
 def drop_old(now: datetime) -> int:
-    """Delete exports past their retention, and the oldest beyond the bound of all sizes.
+    """Delete exports past their retention, and those beyond the bounds of sizes.
 
     Returns how many. Others follow the next time.
     """
-    ended = Export.objects.filter(state__in=[ExportState.DONE, ExportState.FAILED])
-    old = set(
-        ended.filter(ended_at__lt=now - timedelta(days=settings.EXPORTS_KEPT_DAYS)).values_list(
-            "pk", flat=True
-        )[:_DROPPED_MAX]
+    ended = Export.objects.filter(
+        state__in=[ExportState.DONE, ExportState.FAILED],
+        ended_at__lt=now - timedelta(days=settings.EXPORTS_KEPT_DAYS),
     )
-    room_bytes = settings.EXPORTS_KEPT_MIB * _MIB
-    for pk, size_bytes in ended.order_by("-pk").values_list("pk", "size_bytes").iterator():
-        room_bytes -= size_bytes or 0
-        if room_bytes < 0 and len(old) < _DROPPED_MAX:
-            old.add(pk)
+    old = set(ended.values_list("pk", flat=True)[:_DROPPED_MAX])
+    bounds = [settings.EXPORTS_KEPT_MIB_EACH * _MIB, settings.EXPORTS_KEPT_MIB * _MIB]
+    with connection.cursor() as cursor:
+        cursor.execute(_WITHOUT_ROOM, [*bounds, _DROPPED_MAX])
+        old |= {pk for (pk,) in cursor.fetchall()}
     for pk in old:
         files.drop(pk)
     Export.objects.filter(pk__in=old).delete()
     return len(old)
+
+
+# Each organization keeps its newest files. If all together are too large, the largest
+# organizations lose their oldest ones, so an equal share of the room is safe from others.
+_WITHOUT_ROOM = """
+WITH own AS (
+    SELECT id, size_bytes,
+           SUM(size_bytes) OVER (PARTITION BY organization_id ORDER BY id DESC) AS own_bytes
+    FROM exports_export WHERE state = 'done'
+),
+together AS (
+    SELECT id, own_bytes, SUM(size_bytes) OVER (ORDER BY own_bytes, id DESC) AS all_bytes FROM own
+)
+SELECT id FROM together WHERE own_bytes > %s OR all_bytes > %s ORDER BY id LIMIT %s
+"""

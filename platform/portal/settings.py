@@ -366,8 +366,9 @@ if 86_400 % CREDITS_SETTLED_EVERY_S:
 EXPORTS_DIR = Path(_text("TIDEGATE_EXPORTS_DIR", "") or STATE_DIR / "exports")
 #: The name of the provider in FOCUS files.
 PROVIDER_NAME = _text("TIDEGATE_PROVIDER_NAME", "Tidegate")
-#: How long exported files are kept, and their total size.
+#: How long exported files are kept, and their total size, of one organization and of all.
 EXPORTS_KEPT_DAYS = _int("TIDEGATE_EXPORTS_KEPT_DAYS", 30, low=1, high=3_650)
+EXPORTS_KEPT_MIB_EACH = _int("TIDEGATE_EXPORTS_KEPT_MIB_EACH", 2_048, low=1, high=1_048_576)
 EXPORTS_KEPT_MIB = _int("TIDEGATE_EXPORTS_KEPT_MIB", 10_240, low=1, high=1_048_576)
 #: How many records of cycles are kept, for how long, and their total size. The limits apply to
 #: cycles that preempted jobs, and again to cycles that only started jobs.

@@ -23,6 +23,7 @@ from billing.chargeback import chargeback
 from billing.periods import Period
 from builders.api_callers import Caller, by_token
 from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at
+from builders.export_builders import an_export
 from builders.portal_builders import Company, a_company, an_actor
 from exports import requests, running
 from exports.api.downloads import FileResponse
@@ -33,7 +34,7 @@ from exports.running import drop_old, run_next
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from quotas.models import Quota
 from tenants.access import Actor, actor_of
-from tenants.models import RoleGrant
+from tenants.models import Node, RoleGrant
 from tenants.moving import move_node
 from tenants.roles import Role
 
@@ -251,10 +252,12 @@ def test_nothing_to_write() -> None:
 
 
 def test_old_files_are_deleted(company: Company, settings: LazySettings) -> None:
-    """Two files of 1 MiB are above the bound of one MiB: the older one goes. Later both are old."""
+    """Two files of 1 MiB are above the bound of one MiB: the older one goes. Later both are old.
+
+    Planted: no bound of one organization."""
     finance = finance_of(company)
     first, second = written(requested(finance)), written(requested(finance))
-    settings.EXPORTS_KEPT_MIB = 1
+    settings.EXPORTS_KEPT_MIB_EACH = 1
     assert drop_old(LATER) == 0
     Export.objects.update(size_bytes=1 << 20)
     assert drop_old(LATER) == 1
@@ -262,6 +265,36 @@ def test_old_files_are_deleted(company: Company, settings: LazySettings) -> None
     assert drop_old(LATER + timedelta(days=30)) == 0
     assert drop_old(LATER + timedelta(days=30, seconds=1)) == 1
     assert not Export.objects.exists()
+
+
+def test_large_files_of_an_organization_are_deleted_before_those_of_others(
+    company: Company, settings: LazySettings
+) -> None:
+    """Four files of one and an older one of another, 1 MiB each, have room for three.
+
+    Planted: the oldest of all deleted first."""
+    other = a_company("elsewhere").organization
+    small = an_export_of_a_mib(other, an_actor(other, Role.FINANCE))
+    finance = finance_of(company)
+    large = [an_export_of_a_mib(company.organization, finance) for _ in range(4)]
+    settings.EXPORTS_KEPT_MIB = 3
+    assert drop_old(LATER) == 2
+    kept = set(Export.objects.values_list("pk", flat=True))
+    assert kept == {small.pk, large[2].pk, large[3].pk}
+
+
+def an_export_of_a_mib(organization: Node, actor: Actor) -> Export:
+    """A finished one, without its file."""
+    return an_export(
+        organization,
+        actor.user,
+        state="done",
+        progress_permille=1_000,
+        ended_at=LATER,
+        size_bytes=1 << 20,
+        sha256="0" * 64,
+        manifest={},
+    )
 
 
 @pytest.mark.parametrize(
@@ -349,7 +382,7 @@ def test_a_stranger_gets_no_file(company: Company) -> None:
 def test_a_file_of_a_former_path_is_for_who_may_request_it(company: Company) -> None:
     """The lead of a moved team gets it, and who leads its new department does not.
 
-    Planted: present rights alone in the list; the rights of the node's present path."""
+    Planted: present rights alone in the list."""
     lead = an_actor(company.nlp, Role.TEAM_LEAD)
     newcomer = an_actor(company.production, Role.DEPARTMENT_ADMIN)
     admin = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
