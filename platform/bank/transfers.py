@@ -125,8 +125,9 @@ def approve_transfer(
 ) -> CreditTransfer:
     """Carry out a pending transfer. Repeating it changes nothing.
 
-    Raises NotFound, Forbidden, and Conflict where it is not pending, or where the sender has too
-    little by now or the recipient would exceed its cap.
+    Raises NotFound, Forbidden, InvalidRequest where the recipient is archived by now, and Conflict
+    where it is not pending, or where the sender has too little by now or the recipient would
+    exceed its cap.
     """
     transfer = _locked_transfer(transfer_id, actor)
     _refuse_first_person(transfer, actor)
@@ -140,6 +141,7 @@ def approve_transfer(
         transfer.amount,
         transfer.reason,
     )
+    _refuse_odd_teams(asked)
     accounts = _accounts_of(transfer.credit_pool, transfer.sender, transfer.recipient)
     _refuse_too_much(transfer.credit_pool, asked, accounts, pending=transfer.amount)
     now = now.replace(microsecond=0)
@@ -213,7 +215,8 @@ def _refuse_odd_teams(asked: NewCredits) -> None:
         )
     if recipient.archived_at is not None:
         raise InvalidRequest(
-            f"{recipient.display_path} is archived. Choose another recipient.",
+            f"{recipient.display_path} is archived and receives no credits. Ask for a transfer to "
+            "another team.",
             errors=[FieldError("/recipient", "is archived")],
         )
 

@@ -234,6 +234,25 @@ def test_an_approval_needs_the_credits_that_are_left_by_then(
         approve_transfer(transfer.pk, note="", actor=pam, now=at(7_260))
 
 
+def test_a_recipient_that_is_archived_meanwhile_receives_nothing(
+    company: Company, ann: Actor, pam: Actor
+) -> None:
+    """The transfer can still be rejected, so the sender has its credits again.
+
+    Planted: only the request is checked.
+    """
+    transfer = transfer_credits(
+        asked(company, company.vision, company.inference, 6), actor=ann, now=NOW
+    )
+    Node.objects.filter(pk=company.inference.pk).update(archived_at=at(7_200))
+    with pytest.raises(InvalidRequest, match="inference is archived and receives no credits"):
+        approve_transfer(transfer.pk, note="", actor=pam, now=at(7_260))
+    transfer.refresh_from_db()
+    assert (transfer.status, hours(company)["vision"]) == ("pending", 8)
+    assert reject_transfer(transfer.pk, note="archived", actor=pam, now=at(7_300)).note
+    assert {one.pending_debits for one in accounts_of(CreditPool.objects.get().ledger)} == {0}
+
+
 def test_a_rejection_needs_a_note_and_releases_the_credits(
     company: Company, ann: Actor, pam: Actor
 ) -> None:
