@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.models import DateTimeField, Func
 from uuid_utils.compat import uuid7
 
 from billing.metering import Grant, register_attempts
@@ -262,9 +264,28 @@ def test_a_price_changes_only_its_end_and_stays_after_its_start() -> None:
             lambda change=change: card.lines.update(**change),
         )
     refused("rate_line_stays_after_its_start", lambda: line.delete())
-    card.lines.update(end=at(60))
+    card.lines.update(end=at(10**9))
     a_rate_card(card.organization, {"borrowed": 1}, start=10**9)
     card.lines.get(usage_class="borrowed").delete()
+
+
+def test_an_end_of_a_price_never_moves_from_or_into_the_past() -> None:
+    """A minute is allowed for clocks that differ; a past end may be stored with a new price.
+
+    Planted: only the new end, or only the old one, is looked at; an end a minute ago is refused.
+    """
+    card = a_rate_card(a_company().organization, {"guaranteed": 5}, end=20)
+    a_rate_card(card.organization, {"borrowed": 5})
+    past = card.lines.filter(usage_class="guaranteed")
+    open_line = card.lines.filter(usage_class="borrowed")
+    now = Func(function="now", output_field=DateTimeField())
+    for end in (None, at(10), at(30), at(10**9)):
+        refused("rate_line_keeps_its_past", lambda end=end: past.update(end=end))
+    for change in (at(30), now - timedelta(seconds=61)):
+        refused("rate_line_keeps_its_past", lambda end=change: open_line.update(end=end))
+    past.update(end=at(20))
+    for allowed in (at(10**9), None, now - timedelta(seconds=60), None):
+        open_line.update(end=allowed)
 
 
 def test_a_currency_is_three_letters_and_an_organization_has_one_card() -> None:
