@@ -110,8 +110,10 @@ class Report(Sums):
     days: tuple[DayUse, ...]
     capacity: tuple[PoolCapacity, ...]
     withheld: tuple[WithheldPool, ...]
-    #: Prices of the period that were added after they had started to apply.
+    #: Prices that were added after they had applied in the period. Empty with `priced_at`.
     corrections: tuple[RateLine, ...]
+    #: All costs are hypothetical: at the prices of this moment. None: costs as charged.
+    priced_at: datetime | None
 
     @property
     def currency(self) -> str | None:
@@ -204,7 +206,8 @@ def chargeback(
         days=_days(found, names),
         capacity=capacity,
         withheld=withheld_pools(names, capacity, scope, charged, period, used_mgpu_s),
-        corrections=corrections_in(period, charged, pools),
+        corrections=corrections_in(period, charged, pools) if priced_at is None else (),
+        priced_at=priced_at,
     )
 
 

@@ -28,7 +28,20 @@ COLUMNS = (
     "unpriced_mgpu_seconds",
     "as_of",
     "device",
+    "priced_at",
+    "priced_after_the_fact",
 )
+
+#: The classes that prices of a class charge, where these are several.
+_CHARGED_BY = {UsageClass.BORROWED: (UsageClass.BORROWED, UsageClass.UNPAID)}
+
+
+def file_name(report: Report) -> str:
+    """Return the name of the report's file. Hypothetical costs have the moment of their prices."""
+    dates = f"{report.period.start:%Y%m%d}-{report.period.end:%Y%m%d}"
+    if report.priced_at is None:
+        return f"chargeback-{dates}.csv"
+    return f"chargeback-{dates}-at-prices-of-{report.priced_at.astimezone(UTC):%Y%m%dT%H%M%SZ}.csv"
 
 
 def csv_lines(report: Report) -> Iterator[str]:
@@ -36,8 +49,17 @@ def csv_lines(report: Report) -> Iterator[str]:
 
     `gpu_hours` are rounded half to even at six decimals, and `mgpu_seconds` are exact. If `device`
     is cpu, both count cores. Costs are exact. The rows of one device sum to the report's totals of
-    that device, except for `jobs`: a job in several rows counts once in the report.
+    that device, except for `jobs`: a job in several rows counts once in the report. `priced_at` is
+    empty if costs are as charged. `priced_after_the_fact` is "true" if a price of the row's
+    organization, pool and class is one of the report's corrections. For unpaid use, prices of
+    borrowed use count, too.
     """
+    priced_at = "" if report.priced_at is None else _time(report.priced_at)
+    corrected = {
+        (line.card.organization_id, line.pool.name, usage_class)
+        for line in report.corrections
+        for usage_class in _CHARGED_BY.get(line.usage_class, (line.usage_class,))
+    }
     yield csv_line(COLUMNS)
     for row in report.team_rows:
         amounts = row.amounts
@@ -63,6 +85,10 @@ def csv_lines(report: Report) -> Iterator[str]:
                     str(unpriced_mgpu_s),
                     _time(report.period.as_of),
                     row.device.value,
+                    priced_at,
+                    "true"
+                    if (row.node.organization_id, row.pool, usage_class) in corrected
+                    else "false",
                 )
             )
 

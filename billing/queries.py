@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db.models import F, Q
+from django.db.models.functions import Greatest
 
 from billing.models import RateLine, UsageClass
 from billing.periods import Period
@@ -80,15 +81,16 @@ def current_prices(
 def corrections_in(
     period: Period, organizations: Collection[UUID], pools: Collection[UUID]
 ) -> tuple[RateLine, ...]:
-    """Return the prices of the period that were added after their start, by time of addition.
+    """Return the prices that were added after they had applied in the period.
 
-    One query.
+    They are sorted by time of addition. A price that was added before the period is none: it was
+    known from the period's start on. One query.
     """
     lines = RateLine.objects.filter(
         Q(end=None) | Q(end__gt=period.start),
         card__organization_id__in=organizations,
         pool_id__in=pools,
         start__lt=period.until,
-        added_at__gt=F("start"),
+        added_at__gt=Greatest(F("start"), period.start),
     )
     return tuple(lines.select_related("pool", "card__organization").order_by("added_at", "pk"))

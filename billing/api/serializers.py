@@ -223,7 +223,13 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
     )
     corrections = CorrectionSerializer(
         many=True,
-        help_text="Prices of the period that were added after they had started to apply",
+        help_text="Prices that were added after they had applied in the period. Empty with "
+        "`priced_at`",
+    )
+    priced_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="Costs are not what was charged, but what the use would cost at the prices of "
+        "this moment. null: as charged",
     )
 
     def to_representation(self, instance: Report) -> dict[str, Any]:
@@ -244,6 +250,7 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
             "capacity": PoolCapacitySerializer(instance.capacity, many=True).data,
             "capacity_withheld": WithheldPoolSerializer(instance.withheld, many=True).data,
             "corrections": CorrectionSerializer(instance.corrections, many=True).data,
+            "priced_at": None if instance.priced_at is None else utc_text(instance.priced_at),
         }
 
 

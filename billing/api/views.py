@@ -16,7 +16,7 @@ from billing.api.serializers import (
     ChargebackReportSerializer,
 )
 from billing.chargeback import GroupBy, JobKey, JobUse, chargeback, jobs_behind
-from billing.csv_export import csv_lines
+from billing.csv_export import csv_lines, file_name
 from billing.models import UsageClass
 from billing.periods import Period, period_of
 from primitives.clock import SystemClock
@@ -67,7 +67,8 @@ class ReportParameters(PeriodParameters):
         default="team",
     )
     priced_at: datetime | None = time(
-        "What the period would cost at the prices of this moment. Default: as charged",
+        "What the period would cost at the prices of this moment. The answer says so in "
+        "`priced_at`, and a CSV in a column and in its file name. Default: as charged",
         is_in_seconds=True,
     )
     format: str = choice(("json", "csv"), default="json")
@@ -130,7 +131,7 @@ class ChargebackView(APIView):
         if request.accepted_renderer.format == "csv":
             # A report has at most teams x pools x classes lines, which are summed already. It is
             # sent whole, because a broken stream would leave a file that looks complete.
-            name = f"chargeback-{report.period.start:%Y%m%d}-{report.period.end:%Y%m%d}.csv"
+            name = file_name(report)
             return Response(
                 "".join(csv_lines(report)),
                 headers={"Content-Disposition": f'attachment; filename="{name}"'},

@@ -502,6 +502,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     ],
     capacity_withheld: [],
     corrections: [],
+    priced_at: null,
   };
 }
 

@@ -2934,13 +2934,18 @@ export interface components {
             /** @description The other pools of the report, and why their capacity is hidden */
             capacity_withheld: components["schemas"]["WithheldPool"][];
             check: components["schemas"]["ChargebackCheck"];
-            /** @description Prices of the period that were added after they had started to apply */
+            /** @description Prices that were added after they had applied in the period. Empty with `priced_at` */
             corrections: components["schemas"]["Correction"][];
             /** @description ISO 4217; null if no rate card applies, or there are several: see `by_currency` */
             currency: string | null;
             days: components["schemas"]["ChargebackDay"][];
             /** Format: date-time */
             end: string;
+            /**
+             * Format: date-time
+             * @description Costs are not what was charged, but what the use would cost at the prices of this moment. null: as charged
+             */
+            priced_at: string | null;
             rows: components["schemas"]["ChargebackRow"][];
             /** Format: date-time */
             start: string;
@@ -14213,7 +14218,7 @@ export interface operations {
                 organization?: string;
                 /** @description Only this pool */
                 pool?: string;
-                /** @description What the period would cost at the prices of this moment. Default: as charged */
+                /** @description What the period would cost at the prices of this moment. The answer says so in `priced_at`, and a CSV in a column and in its file name. Default: as charged */
                 priced_at?: string;
                 /** @description Start, with an offset */
                 start: string;

@@ -11,8 +11,10 @@ import pytest
 from billing.amounts import Amounts
 from billing.chargeback import Report, Row
 from billing.csv_export import COLUMNS, cost_text, csv_lines, gpu_hours_text
+from billing.models import RateCard, RateLine
 from billing.periods import Period
 from builders.billing_builders import LATER, at
+from clusters.models import Pool
 from primitives.units import DeviceKind
 from tenants.models import Node
 from webapi.csv_text import plain_text
@@ -38,6 +40,7 @@ def a_report(
         capacity=(),
         withheld=(),
         corrections=(),
+        priced_at=None,
     )
 
 
@@ -111,21 +114,30 @@ def test_a_line_for_each_class_that_was_used() -> None:
     where = ["org", "department/sub", "team", "h100"]
     assert guaranteed == [
         start, end, *where, "guaranteed", "0.001000", "3600", "0.000000001", "EUR", "2", "0",
-        LATER.isoformat(), "gpu",
+        LATER.isoformat(), "gpu", "", "false",
     ]  # fmt: skip
     assert unpaid[6:12] == ["unpaid", "0.000010", "36", "0.000000005", "EUR", "1"]
     assert fault[6:13] == ["fault", "0.000020", "72", "0.000000000", "EUR", "2", "0"]
     assert borrowed == [
         start, end, *where, "borrowed", "0.002000", "7200", "2.000000000", "EUR", "1", "7200",
-        LATER.isoformat(), "gpu",
+        LATER.isoformat(), "gpu", "", "false",
     ]  # fmt: skip
 
 
 def test_a_row_of_a_pool_of_cores_says_so() -> None:
-    """In the last column, so that readers by position go on; gpu_hours are core-hours there."""
-    assert COLUMNS[-2:] == ("as_of", "device")
+    """Behind the first columns, so that readers by position go on. gpu_hours are core-hours."""
+    assert COLUMNS[13:] == ("as_of", "device", "priced_at", "priced_after_the_fact")
     (_, row) = cells(a_report("org/team", pool="cpu", device=DeviceKind.CPU))
-    assert (row[5], row[7], row[-1]) == ("cpu", "1.000000", "cpu")
+    assert (row[5], row[7], row[14]) == ("cpu", "1.000000", "cpu")
+
+
+def test_a_price_of_borrowed_use_that_came_later_concerns_unpaid_use_too() -> None:
+    """Planted: unpaid use is left out; the price of another pool counts."""
+    amounts = Amounts(borrowed_mgpu_s=1, unpaid_mgpu_s=1, fault_mgpu_s=1)
+    for pool, expected in (("h100", ["true", "true", "false"]), ("a100", ["false"] * 3)):
+        line = RateLine(card=RateCard(), pool=Pool(name=pool), usage_class="borrowed")
+        (_, *rows) = cells(replace(a_report("org/team", amounts=amounts), corrections=(line,)))
+        assert [row[-1] for row in rows] == expected
 
 
 def test_a_team_of_the_organization_itself_has_no_department() -> None:

@@ -105,6 +105,7 @@ def test_the_report() -> None:
         ],
         "capacity_withheld": [],
         "corrections": [],
+        "priced_at": None,
     }
 
 
@@ -175,10 +176,35 @@ def test_the_report_as_csv() -> None:
     )
     assert answer.content.decode() == (
         "period_start,period_end,organization,department,team,pool,usage_class,gpu_hours,"
-        "mgpu_seconds,cost,currency,jobs,unpriced_mgpu_seconds,as_of,device\r\n"
+        "mgpu_seconds,cost,currency,jobs,unpriced_mgpu_seconds,as_of,device,"
+        "priced_at,priced_after_the_fact\r\n"
         "2026-11-01T00:00:00+00:00,2026-11-01T01:00:00+00:00,ai-company,research,nlp,h100,"
-        "guaranteed,0.000278,1000,0.000555556,EUR,1,0,2026-11-02T00:00:00+00:00,gpu\r\n"
+        "guaranteed,0.000278,1000,0.000555556,EUR,1,0,2026-11-02T00:00:00+00:00,gpu,,false\r\n"
     )
+
+
+def test_hypothetical_costs_say_so() -> None:
+    """The prices of a later hour, given with an offset.
+
+    Planted: the file name of the real report; an answer with `priced_at` null.
+    """
+    company = a_company()
+    a_rate_card(company.organization, {"guaranteed": 2_000_000_000}, end=7_200)
+    a_rate_card(company.organization, {"guaranteed": 3_000_000_000}, start=7_200)
+    a_metered_attempt(company.nlp, 0, 3_600, mgpu=1_000)
+    caller = finance_of(company)
+    asked = f"{REPORT}&priced_at=2026-11-01T03:00:00%2B01:00"
+    report = caller.get(asked).json()
+    assert (report["priced_at"], report["totals"]["cost_nano"]) == (
+        "2026-11-01T02:00:00Z",
+        3_000_000_000,
+    )
+    answer = caller.get(f"{asked}&format=csv")
+    assert answer["Content-Disposition"] == (
+        'attachment; filename="chargeback-20261101-20261101-at-prices-of-20261101T020000Z.csv"'
+    )
+    (row,) = csv.DictReader(StringIO(answer.content.decode()))
+    assert (row["cost"], row["priced_at"]) == ("3.000000000", "2026-11-01T02:00:00+00:00")
 
 
 def test_csv_and_json_hold_the_same_numbers() -> None:

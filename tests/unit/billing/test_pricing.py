@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from uuid import uuid4
 
 import pytest
 
 from audit.models import AuditEvent
 from billing.chargeback import chargeback
+from billing.csv_export import csv_lines
 from billing.models import RateCard, RateLine, UsageClass
 from billing.periods import Period, last_month
 from billing.price_comparison import PricePair, compare_prices
@@ -162,6 +165,52 @@ def test_a_price_for_the_past_is_a_correction_that_the_report_names() -> None:
     assert chargeback(actor=fin, period=later).corrections == ()
     a_price(card, fin, 9, days(1))
     assert [each.pk for each in chargeback(actor=fin, period=period).corrections] == [line.pk]
+
+
+def test_a_price_is_no_correction_of_months_after_its_addition() -> None:
+    """It corrects the time before it was added: on 1 May at noon, from 1 April on.
+
+    Planted: each later period names it; a period that starts with the addition names it.
+    """
+    company = a_company()
+    card, fin = a_rate_card(company.organization, {"borrowed": 9}), finance_of(company)
+    a_metered_attempt(company.nlp, 0, 3_600, mgpu=1_000)
+    line = a_price(card, fin, 5, days(-30))
+    added = NOW.replace(microsecond=0)
+
+    def named(start: datetime, end: datetime) -> list[RateLine]:
+        return list(chargeback(actor=fin, period=Period(start, end, days(90))).corrections)
+
+    assert named(days(-60), days(-30)) == []
+    assert named(days(-60), days(-29)) == [line]
+    assert named(days(0), days(31)) == [line]
+    assert named(added, days(31)) == []
+    assert named(days(31), days(61)) == []
+    hypothetical = chargeback(
+        actor=fin, period=Period(days(-30), days(0), days(0)), priced_at=days(0)
+    )
+    assert (hypothetical.corrections, hypothetical.priced_at) == ((), days(0))
+
+
+def test_the_csv_says_which_rows_were_priced_after_the_fact() -> None:
+    """Planted: all rows of the organization say so, or those of other organizations."""
+    company, other = a_company(), a_company("other")
+    card, fin = a_rate_card(company.organization, {}), finance_of(company)
+    a_rate_card(other.organization)
+    for each in (company, other):
+        a_metered_attempt(each.nlp, 0, 3_600, guaranteed_mgpu=1_000)
+    a_price(card, fin, 5, at(0), usage_class=UsageClass.BORROWED)
+    root = an_actor(None, Role.PLATFORM_ADMIN, "root")
+    report = chargeback(actor=root, period=Period(at(0), at(3_600), at(3_600)))
+    rows = csv.DictReader(StringIO("".join(csv_lines(report)), newline=""))
+    assert [
+        (row["organization"], row["usage_class"], row["priced_after_the_fact"]) for row in rows
+    ] == [
+        ("ai-company", "guaranteed", "false"),
+        ("ai-company", "borrowed", "true"),
+        ("other", "guaranteed", "false"),
+        ("other", "borrowed", "false"),
+    ]
 
 
 def test_the_end_of_a_price_is_not_in_the_past() -> None:
