@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -33,7 +33,9 @@ COLUMNS = (
 )
 
 #: The classes that prices of a class charge, where these are several.
-_CHARGED_BY = {UsageClass.BORROWED: (UsageClass.BORROWED, UsageClass.UNPAID)}
+_CHARGED_BY: Mapping[str, tuple[str, ...]] = {
+    UsageClass.BORROWED: (UsageClass.BORROWED, UsageClass.UNPAID)
+}
 
 
 def file_name(report: Report) -> str:

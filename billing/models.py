@@ -425,10 +425,10 @@ PRICED_CLASSES = (*HELD_CLASSES, UsageClass.UNPAID)
 class RateLine(models.Model):
     """Price of one GPU-hour of `pool` in `usage_class` during `[start, end)`, in nano-currency.
 
-    The database refuses two prices for one time, changes other than of the end, an end that moves
-    from or into the past, and to delete a price that has started. `added_by` added it at
-    `added_at`: a later time than `start` makes it a correction. Both are empty for prices of older
-    versions.
+    The database refuses two prices for one time, and changes other than of the end. It also refuses
+    an end that moves from or into the past, and to delete a price that has started. `added_by`
+    added it at `added_at`: a later time than `start` makes it a correction. Both are empty for
+    prices of older versions.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -125,9 +125,9 @@ def approve_transfer(
 ) -> CreditTransfer:
     """Carry out a pending transfer. Repeating it changes nothing.
 
-    Raises NotFound, Forbidden, InvalidRequest where the recipient is archived by now, and Conflict
-    where it is not pending, or where the sender has too little by now or the recipient would
-    exceed its cap.
+    Raises NotFound, Forbidden, and InvalidRequest where the recipient is archived by now. Raises
+    Conflict where it is not pending, or where the sender has too little by now or the recipient
+    would exceed its cap.
     """
     transfer = _locked_transfer(transfer_id, actor)
     _refuse_first_person(transfer, actor)
