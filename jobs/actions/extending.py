@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from arbiter.explain.sentences import duration_text
+from arbiter.explain.phrases import duration_text
 from connectors.protocol import ahead_ms
 from connectors.registry import kind_named
 from jobs import lifecycle

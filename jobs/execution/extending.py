@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Max
 
-from arbiter.explain.sentences import duration_text
+from arbiter.explain.phrases import duration_text
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, NotOffered, WorkloadRejected
 from connectors.protocol import ClusterConnector, ahead_ms

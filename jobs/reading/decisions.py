@@ -17,7 +17,8 @@ from django.db.models import Q, QuerySet
 from arbiter.api.decisions import Kind, Right
 from arbiter.api.plan import Start
 from arbiter.api.snapshot import QueuedJob
-from arbiter.explain.sentences import device_of, duration_text
+from arbiter.explain.phrases import duration_text
+from arbiter.explain.sentences import device_of
 from arbiter.replay.replay import Decided, Difference, Fate, NodeUse, Replayed, Stopped
 from jobs.access import visible_jobs
 from jobs.arbitration.recording import unpack

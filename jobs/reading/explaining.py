@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from arbiter.explain.sentences import duration_text
+from arbiter.explain.phrases import duration_text
 from jobs.access import may_see
 from jobs.lifecycle import FINAL, NOT_STARTED
 from jobs.models import AttemptState, Condition, JobState

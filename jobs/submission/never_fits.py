@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from arbiter.api.plan import Waiting
-from arbiter.explain.sentences import (
+from arbiter.explain.phrases import (
     features_text,
     missing_features,
     too_far_apart,

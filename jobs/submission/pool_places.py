@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from arbiter.explain.sentences import duration_text
+from arbiter.explain.phrases import duration_text
 from clusters.models import Cluster, Pool
 from connectors.registry import kind_named
 from jobs.models import Launch

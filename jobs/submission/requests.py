@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from arbiter.explain.sentences import cpu_and_memory_text
+from arbiter.explain.phrases import cpu_and_memory_text
 from connectors.workload_checks import SCRIPT_BYTES_MAX
 from jobs.models import CPUS_PER_NODE_MAX, JobType, Launch
 from jobs.submission.array_text import STORED_BYTES_MAX, task_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arbiter.explain.sentences import duration_text
+from arbiter.explain.phrases import duration_text
 from jobs.submission.requests import JobRequest
 from jobs.submission.sbatch_notes import Note, Verdict
 from primitives.errors import FieldError, InvalidRequest

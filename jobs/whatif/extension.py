@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from arbiter.explain.sentences import duration_text
+from arbiter.explain.phrases import duration_text
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
 from jobs.access import check_may_manage, may_manage, visible_jobs

@@ -14,7 +14,7 @@ from typing import Any
 
 from arbiter.api.plan import Code
 from arbiter.api.snapshot import Level
-from arbiter.explain.sentences import duration_text, level_text
+from arbiter.explain.phrases import duration_text, level_text
 from primitives.units import MGPU_PER_GPU, DeviceKind, mgpu_of
 
 VARIANTS_MAX = 7

@@ -8,7 +8,8 @@ import pytest
 
 from arbiter.api.plan import Code, Waiting
 from arbiter.explain import sentences
-from arbiter.explain.sentences import duration_text, sentence
+from arbiter.explain.phrases import duration_text
+from arbiter.explain.sentences import sentence
 from builders.arbiter_builders import GPU, a_queued
 
 NAMES = {"t": "ai/research/nlp", "d": "ai/research", "c": "hamburg"}
