@@ -1209,7 +1209,7 @@ export interface paths {
         head?: never;
         /**
          * Change an organization's credit bank
-         * @description Switching it on posts nothing for the time before.
+         * @description Switching it on posts nothing for the time before. A 409 says that the use before the last switch is still being settled.
          */
         patch: operations["change_credit_bank"];
         trace?: never;
@@ -11529,6 +11529,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -123,10 +123,11 @@ class CreditBankDetail(APIView):
     @extend_schema(
         operation_id="change_credit_bank",
         summary="Change an organization's credit bank",
-        description="Switching it on posts nothing for the time before.",
+        description="Switching it on posts nothing for the time before. A 409 says that "
+        "the use before the last switch is still being settled.",
         request=CreditBankUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
-        responses=answers({200: CreditBankSerializer}, 403, 404, 412, 428),
+        responses=answers({200: CreditBankSerializer}, 403, 404, 409, 412, 428),
     )
     def patch(self, request: Request, organization_id: UUID) -> Response:
         """Change the settings. A 412 has the `current` ones."""
