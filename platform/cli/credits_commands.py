@@ -102,29 +102,35 @@ def credits_statement(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show a team's credits of a month: who paid for what, in GPU-hours of the reference GPU."""
+    """Show a team's credits of a month: who paid for what, in GPU-hours of the reference GPU.
+
+    REASON is why an interval was corrected, credits came back, or credits were transferred.
+    """
     api = open_api(ctx)
     found = api.get("credits/statement", team=team, pool=_pool(api, pool), month=month)
     if output is not Format.TABLE:
         print_data(found, output)
         return
+    has_reasons = any(each["reason"] for each in found["lines"])
+    no_reason = [""] if has_reasons else []
     print_table(
-        ["DAY", "ENTRY", "AMOUNT", "BALANCE"],
+        ["DAY", "ENTRY", "AMOUNT", "BALANCE", *(["REASON"] if has_reasons else [])],
         [
-            ["", "opening balance", "", _hours(found["opening_ugpu_s"])],
+            ["", "opening balance", "", _hours(found["opening_ugpu_s"]), *no_reason],
             *(
                 [
                     each["day"],
                     _entry(each),
                     _hours(each["amount_ugpu_s"]),
                     _hours(each["balance_ugpu_s"]),
+                    *([each["reason"]] if has_reasons else []),
                 ]
                 for each in found["lines"]
             ),
-            ["", "closing balance", "", _hours(found["closing_ugpu_s"])],
+            ["", "closing balance", "", _hours(found["closing_ugpu_s"]), *no_reason],
         ],
-        squeeze="ENTRY",
-        keep_end=True,
+        squeeze="REASON" if has_reasons else "ENTRY",
+        keep_end=not has_reasons,
     )
     for each in found["notices"][:3]:
         tell(

@@ -1,4 +1,4 @@
-"""`tidegate credits`: transfers, approvals and rejections."""
+"""`tidegate credits`: statements, transfers, approvals and rejections."""
 
 from __future__ import annotations
 
@@ -101,3 +101,56 @@ def test_an_unknown_end_of_an_id_is_refused(server: Server) -> None:
     ran = server.run("credits", "approve", "ffff")
     assert ran.exit_code == 2
     assert "No pending transfer ends with 'ffff'" in ran.err
+
+
+def a_statement(*lines: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "opening_ugpu_s": 10 * GPU_HOUR,
+        "closing_ugpu_s": 14 * GPU_HOUR,
+        "lines": list(lines),
+        "notices": [],
+        "expiring": [],
+    }
+
+
+def a_line(kind: str, hours: int, balance_hours: int, reason: str = "") -> dict[str, Any]:
+    return {
+        "day": "2026-11-20",
+        "kind": kind,
+        "other": "ai-company/research/nlp",
+        "amount_ugpu_s": hours * GPU_HOUR,
+        "balance_ugpu_s": balance_hours * GPU_HOUR,
+        "reason": reason,
+    }
+
+
+def test_a_statement_says_why_it_was_corrected(server: Server) -> None:
+    """The reason of a correction and of a refund is in a last column. Planted: no column."""
+    lost = "bert: its node failed"
+    why = "Use from 2026-11-19 08:00 to 08:15 UTC changed (bert: late news)."
+    server.routes["GET credits/statement"] = a_statement(
+        a_line("lent", 1, 11),
+        a_line("correction", 1, 12, why),
+        a_line("refund", 2, 14, lost),
+    )
+    ran = server.run("credits", "statement", "inference", "--pool", "h100")
+    assert ran.out.splitlines() == [
+        "DAY         ENTRY                                          AMOUNT  BALANCE  REASON",
+        "            opening balance                                           10.0",
+        "2026-11-20  lent to ai-company/research/nlp                   1.0     11.0",
+        f"2026-11-20  correction, back from ai-company/research/nlp     1.0     12.0  {why}",
+        f"2026-11-20  refund from ai-company/research/nlp               2.0     14.0  {lost}",
+        "            closing balance                                           14.0",
+    ]
+
+
+def test_a_statement_without_reasons_has_no_column_for_them(server: Server) -> None:
+    """A month without reasons has no empty column. Planted: the column always."""
+    server.routes["GET credits/statement"] = a_statement(a_line("lent", 4, 14))
+    ran = server.run("credits", "statement", "inference", "--pool", "h100")
+    assert ran.out.splitlines() == [
+        "DAY         ENTRY                            AMOUNT  BALANCE",
+        "            opening balance                             10.0",
+        "2026-11-20  lent to ai-company/research/nlp     4.0     14.0",
+        "            closing balance                             14.0",
+    ]
