@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from django.db import connection, transaction
 
 from bank.settling import zone_of
-from billing.spending import SPANS_MAX, Span, spent_in
+from billing.spending import Span, spent_in
 from budgets.alerts import alert
 from budgets.amounts import Rates, read_rates
 from budgets.forecast import HISTORY_DAYS, Forecast, forecast_of
@@ -37,6 +37,8 @@ from tenants.places import Place, places_of
 
 #: An attempt that was granted in this time before an evaluation may not be committed yet.
 UNCERTAIN = timedelta(seconds=60)
+#: The most spans of one statement, so that it ends long before its time-out.
+SPANS_MAX = 2_000
 
 
 def organizations_with_budgets() -> list[UUID]:
@@ -255,7 +257,7 @@ def _count(moment: _Moment, needed: Mapping[UUID, set[date]]) -> dict[tuple[UUID
 
 
 def _in_parts(days: Sequence[date], places: int) -> Iterable[Sequence[date]]:
-    """Yield the days in parts, so that one statement has at most `SPANS_MAX` spans."""
+    """Yield the days in parts, so that one statement has at most `SPANS_MAX` spans or one day."""
     size = max(1, min(31, SPANS_MAX // max(1, places)))
     for first in range(0, len(days), size):
         yield days[first : first + size]
