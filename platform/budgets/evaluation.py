@@ -7,7 +7,7 @@ a day the whole window, because late events may change older use.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
@@ -142,16 +142,19 @@ class _Moment:
         ]
 
     @cached_property
-    def by_path(self) -> Mapping[str, Sequence[Budget]]:
-        """The budgets by each path that their nodes have or had."""
-        found: dict[str, list[Budget]] = defaultdict(list)
+    def by_path(self) -> Mapping[str, Collection[Budget]]:
+        """The budgets by each path that their nodes have or had.
+
+        The present path of a node that moved away and back is among its former ones.
+        """
+        found: dict[str, set[Budget]] = defaultdict(set)
         by_node: dict[UUID, list[Budget]] = defaultdict(list)
         for budget in self.budgets:
-            found[budget.node.path].append(budget)
+            found[budget.node.path].add(budget)
             by_node[budget.node_id].append(budget)
         former = FormerPlace.objects.filter(node__in=by_node).distinct()
         for node, path in former.values_list("node_id", "path"):
-            found[path].extend(by_node[node])
+            found[path].update(by_node[node])
         return found
 
     def above(self, path: str) -> Iterable[Budget]:
