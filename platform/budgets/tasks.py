@@ -1,15 +1,29 @@
-"""The timer of budgets. The task may be late, lost or run twice without harm."""
+"""The timer of budgets. Its tasks may be late, lost or run twice without harm."""
 
 from __future__ import annotations
+
+from uuid import UUID
 
 from celery import shared_task
 
 from budgets.evaluation import evaluate, organizations_with_budgets
 from primitives.clock import SystemClock
 
+#: The seconds for which an evaluation waits for a worker. The timer asks for the next one then.
+EXPIRES_AFTER_S = 30
+
 
 @shared_task
 def evaluate_budgets() -> None:
-    """Evaluate the budgets of all organizations, the least recently evaluated first."""
+    """Ask for an evaluation of each organization, the least recently evaluated first.
+
+    Each is a task of its own, so that a slow or failing one does not keep the others.
+    """
     for organization in organizations_with_budgets():
-        evaluate(organization, SystemClock().now())
+        evaluate_budgets_of.apply_async([str(organization)], expires=EXPIRES_AFTER_S)
+
+
+@shared_task
+def evaluate_budgets_of(organization: str) -> None:
+    """Evaluate the budgets of the organization with this id."""
+    evaluate(UUID(organization), SystemClock().now())

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from billing.chargeback import chargeback
 from billing.periods import Period
+from budgets import tasks
 from budgets.evaluation import evaluate, organizations_with_budgets
 from budgets.models import Budget, BudgetAlert, BudgetDay, BudgetState
 from builders.billing_builders import a_metered_attempt, a_rate_card, at, record_ended
@@ -189,6 +190,21 @@ def test_use_before_a_move_stays_with_the_former_department(company: Company) ->
     assert [state_of(one)[0] for one in (research, production, nlp)] == [8, 16, 24]
 
 
+def test_a_node_that_moved_away_and_back_counts_once(company: Company) -> None:
+    """Its present path is among its former ones. Planted: a list of budgets for each path."""
+    admin = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+    Quota.objects.all().delete()
+    for parent, day in ((company.production, 10), (company.research, 11)):
+        node = Node.objects.get(pk=company.nlp.pk)
+        with transaction.atomic():
+            move_node(actor=admin, node=node, parent=parent, now=at(day * DAY))
+    nlp = Node.objects.get(pk=company.nlp.pk)
+    use(nlp, 14, 2)
+    budget = a_budget(nlp)
+    evaluate(company.organization.pk, NOON)
+    assert state_of(budget)[0] == 16
+
+
 def test_late_facts_of_older_days_count_from_the_next_day_on(company: Company) -> None:
     """Those of yesterday and today count at once. Planted: days that are never counted again."""
     budget = a_budget(company.nlp)
@@ -264,6 +280,24 @@ def test_organizations_take_turns() -> None:
     evaluate(second.pk, NOON)
     evaluate(first.pk, NOON + timedelta(seconds=1))
     assert organizations_with_budgets() == [third.pk, second.pk, first.pk]
+
+
+def test_each_organization_is_a_task_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fails does not keep the next. Planted: all of them evaluated in the timer's task."""
+    first, second = (a_company(slug).organization for slug in ("a", "b"))
+    for organization in (first, second):
+        a_budget(organization)
+    evaluate(second.pk, NOON)
+    asked: list[tuple[list[str], int]] = []
+    monkeypatch.setattr(
+        tasks.evaluate_budgets_of,
+        "apply_async",
+        lambda arguments, *, expires: asked.append((arguments, expires)),
+    )
+    tasks.evaluate_budgets()
+    assert asked == [([str(first.pk)], 30), ([str(second.pk)], 30)]
+    tasks.evaluate_budgets_of(str(first.pk))
+    assert BudgetState.objects.filter(budget__organization=first).count() == 1
 
 
 @pytest.mark.parametrize(
