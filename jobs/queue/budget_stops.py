@@ -79,18 +79,22 @@ def _unborrowing(
         return {}
     found: dict[tuple[str, str], EnforcedBudget] = {}
     with connection.cursor() as cursor:
-        cursor.execute("SELECT id::text FROM clusters_pool ORDER BY id")
+        cursor.execute("SELECT id FROM clusters_pool ORDER BY id")
         pools = [pool for (pool,) in cursor.fetchall()]
     for one in budgets:
+        counted = [str(pool) for pool in pools if one.counts(pool)]
         teams = Node.objects.filter(under([one.budget.node.path], "path"), kind=NodeKind.TEAM)
         for team in teams.values_list("pk", flat=True):
-            for pool in pools if one.budget.pool_id is None else [str(one.budget.pool_id)]:
+            for pool in counted:
                 found.setdefault((str(team), pool), one)
     return found
 
 
 class _Shape(NamedTuple):
-    """The properties of a queued job that budgets read. A queue has few shapes."""
+    """The properties of a queued job that budgets read. A queue has few shapes.
+
+    `mgpu` is the most that the job may start with: an elastic one's `node_count` is its most nodes.
+    """
 
     path: str
     user: UUID
@@ -149,7 +153,7 @@ class _Room:
         for shape, count in _shapes_below(self._budgets):
             for _, pk, needed in self._uses(shape):
                 demand[pk] += needed * count
-        return [one for one in self._budgets if one.left <= 0 or demand[one.budget.pk] > one.left]
+        return [one for one in self._budgets if demand[one.budget.pk] > max(0, one.left)]
 
     def take(self, shape: _Shape, *, takes_room: bool) -> tuple[EnforcedBudget, int] | None:
         """Take what a job may use from its budgets.
@@ -158,8 +162,7 @@ class _Room:
         """
         uses = self._uses(shape)
         for one, pk, needed in uses:
-            left = self._left[pk]
-            if left <= 0 or needed > left:
+            if needed > self._left[pk]:
                 return one, needed
         if takes_room:
             for _, pk, needed in uses:
@@ -167,13 +170,14 @@ class _Room:
         return None
 
     def _uses(self, shape: _Shape) -> list[tuple[EnforcedBudget, UUID, int]]:
-        """Return the budgets that concern a job, with the most that it may use of each."""
+        """Return the budgets of which a job may use something, with the most that it may use."""
         if shape not in self._known:
             self._known[shape] = [
-                (one, one.budget.pk, self._most_used(one, shape))
+                (one, one.budget.pk, needed)
                 for path in paths_above(shape.path)
                 for one in self._of_node.get(path, ())
                 if one.concerns(shape.user, shape.pools)
+                and (needed := self._most_used(one, shape)) > 0
             ]
         return self._known[shape]
 

@@ -75,6 +75,11 @@ class Rates:
         price_nano = max(self.prices_nano.get((pool, one.value), 0) for one in PRICED_CLASSES)
         return cost_nano(mgpu * seconds, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
 
+    def counts(self, measure: str, pool: UUID) -> bool:
+        """Return whether any use of the pool counts: it has such devices, a weight, or a price."""
+        hour = {"mgpu": 1_000, "multiplier_ppm": 1_000_000, "seconds": 3_600}
+        return self.most(measure, pool, **hour) > 0
+
     def _weighed(self, measure: str, pool: UUID, mgpu_s: int) -> int:
         if measure == Measure.CREDITS:
             return mgpu_s * self.weights[pool]

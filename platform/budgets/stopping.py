@@ -33,6 +33,10 @@ class EnforcedBudget:
             budget.pool_id is None or budget.pool_id in pools
         )
 
+    def counts(self, pool: UUID) -> bool:
+        """Return whether use of the pool by anybody below the budget's node counts."""
+        return self.budget.pool_id in (None, pool) and self.rates.counts(self.budget.measure, pool)
+
     def most_used(
         self,
         pools: Sequence[UUID],

@@ -291,3 +291,36 @@ def test_below_is_by_whole_names(company: Company, cast: Cast) -> None:
     evaluated(a_budget(company.nlp, 1))
     queued(company, cast.bob, 2, 1, team=other)
     assert cycle() == {"train"}
+
+
+def test_a_used_up_budget_stops_no_job_that_uses_none_of_it(company: Company, cast: Cast) -> None:
+    """Cores are no GPU-hours, and a pool without a price is free. Planted: uses of 0 as well."""
+    cores = a_pool("cores", device="cpu")
+    a_rate_card(company.organization, {})
+    for node in (company.organization, company.research, company.nlp):
+        a_quota(node, cores, 8)
+    running = queued(company, cast.bob, 1, 2, name="running", state="running")
+    an_attempt(running, cluster=company.cluster)
+    evaluated(
+        a_budget(company.nlp, 1),
+        a_budget(company.nlp, name="borrowing", policy="stop_borrowing", limit=GPU_HOUR),
+        a_budget(company.nlp, name="money", measure="money", limit=1),
+    )
+    of_cores = queued(company, cast.bob, 1, 1, name="cores", pool=cores)
+    queued(company, cast.bob, 1, 1, name="gpus")
+    queue = read_queue(NOW)
+    assert {job.id for job in queue.snapshot.queued} == {str(of_cores.pk)}
+    stopped = {(one.node, one.pool): one.borrow_limit_mgpu for one in queue.snapshot.quotas}
+    assert stopped[str(company.nlp.pk), str(company.pool.pk)] == 0
+    assert stopped[str(company.nlp.pk), str(cores.pk)] is None
+
+
+def test_an_elastic_job_may_start_with_its_most_nodes(company: Company, cast: Cast) -> None:
+    """Up to 2 nodes of 8 GPUs for an hour: 16 GPU-hours. Planted: its fewest nodes."""
+    budget = a_budget(company.nlp, 15)
+    evaluated(budget)
+    queued(company, cast.bob, 8, 1, node_count=2, node_count_min=1, name="elastic")
+    assert read_queue(NOW).snapshot.queued == ()
+    Budget.objects.update(limit=16 * GPU_HOUR)
+    evaluated(budget, now=NOW + timedelta(seconds=1))
+    assert len(read_queue(NOW + timedelta(seconds=1)).snapshot.queued) == 1
