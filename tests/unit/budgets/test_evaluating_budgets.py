@@ -288,14 +288,14 @@ def test_each_organization_is_a_task_of_its_own(monkeypatch: pytest.MonkeyPatch)
     for organization in (first, second):
         a_budget(organization)
     evaluate(second.pk, NOON)
-    asked: list[tuple[list[str], int]] = []
+    asked: list[tuple[tuple[str], int]] = []
     monkeypatch.setattr(
         tasks.evaluate_budgets_of,
         "apply_async",
         lambda arguments, *, expires: asked.append((arguments, expires)),
     )
     tasks.evaluate_budgets()
-    assert asked == [([str(first.pk)], 30), ([str(second.pk)], 30)]
+    assert asked == [((str(first.pk),), 60), ((str(second.pk),), 60)]
     tasks.evaluate_budgets_of(str(first.pk))
     assert BudgetState.objects.filter(budget__organization=first).count() == 1
 
