@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 
 from audit.recording import record
 from billing.models import RateCard
-from budgets.evaluation import evaluate
+from budgets.evaluation import evaluate_after_change, lock_budgets
 from budgets.models import (
     LIMIT_MAX,
     ROLLING_DAYS_MAX,
@@ -85,14 +85,16 @@ def visible_budget(actor: Actor, budget_id: UUID) -> Budget:
     )
 
 
-def may_manage(actor: Actor, node: Node, *, is_of_user: bool) -> bool:
+def may_manage(actor: Actor, node: Node, user: UUID | None) -> bool:
     """Return whether the actor may make and change a budget of the node, or of a user below it.
 
-    That takes the right to manage prices there, or quotas: above the node for its own budget, at
-    the node for one of a user. The administrators of an organization manage its own budget.
+    That takes the right to manage prices there, or quotas: at the node for a budget of another
+    user, above the node for the node's budget and the actor's own. The administrators of an
+    organization manage its own budget.
     """
     above = node.display_parent
-    path = node.path if is_of_user or above is None else f"{above}/"
+    is_of_other = user is not None and user != actor.user.pk
+    path = node.path if is_of_other or above is None else f"{above}/"
     return actor.holds(Permission.MANAGE_PRICES, node.path) or actor.holds(
         Permission.MANAGE_QUOTA, path
     )
@@ -106,9 +108,12 @@ def create_budget(new: NewBudget, edit: BudgetEdit, *, actor: Actor, now: dateti
     Raises InvalidRequest for an unknown pool or user, or settings that cannot be. Raises Conflict
     for a taken name.
     """
+    _require_costs(actor)
     node = visible_node(actor, new.node)
-    _require(actor, node, is_of_user=new.user is not None)
     organization: Node = node.organization
+    user = None if new.user is None else _user(new.user, organization)
+    _require(actor, node, None if user is None else user.pk)
+    lock_budgets(organization.pk)
     if Budget.objects.filter(organization=organization).count() >= BUDGETS_MAX:
         raise Conflict(
             f"{organization.slug} has {BUDGETS_MAX:,} budgets, and may not have more. Remove one."
@@ -116,7 +121,7 @@ def create_budget(new: NewBudget, edit: BudgetEdit, *, actor: Actor, now: dateti
     budget = Budget(
         organization=organization,
         node=node,
-        user=None if new.user is None else _user(new.user, organization),
+        user=user,
         pool=None if new.pool is None else named_pool(new.pool),
         measure=new.measure,
         created_at=now,
@@ -126,7 +131,7 @@ def create_budget(new: NewBudget, edit: BudgetEdit, *, actor: Actor, now: dateti
     _set(budget, edit)
     _save(budget)
     _record("budget.created", budget, actor=actor, now=now)
-    evaluate(organization.pk, now)
+    evaluate_after_change(organization.pk, now)
     return visible_budget(actor, budget.pk)
 
 
@@ -143,7 +148,7 @@ def change_budget(
     budget.version += 1
     _save(budget)
     _record("budget.changed", budget, actor=actor, now=now)
-    evaluate(budget.organization_id, now)
+    evaluate_after_change(budget.organization_id, now)
     return visible_budget(actor, budget.pk)
 
 
@@ -156,8 +161,10 @@ def remove_budget(budget_id: UUID, *, actor: Actor, if_version: int, now: dateti
 
 
 def _changeable(budget_id: UUID, actor: Actor, if_version: int) -> Budget:
+    _require_costs(actor)
     seen = visible_budget(actor, budget_id)
-    _require(actor, seen.node, is_of_user=seen.user_id is not None)
+    _require(actor, seen.node, seen.user_id)
+    lock_budgets(seen.organization_id)
     budget = (
         Budget.objects.select_for_update(of=("self",))
         .select_related("node", "user", "pool", "organization")
@@ -167,8 +174,18 @@ def _changeable(budget_id: UUID, actor: Actor, if_version: int) -> Budget:
     return budget
 
 
-def _require(actor: Actor, node: Node, *, is_of_user: bool) -> None:
-    if not may_manage(actor, node, is_of_user=is_of_user):
+def _require_costs(actor: Actor) -> None:
+    """Raise Forbidden for a token that may not read the use, which the answer shows."""
+    if not actor.permits(Permission.VIEW_COSTS):
+        raise Forbidden(
+            "The token needs the scope reports too, because the answer shows use. Make a token "
+            "with the scopes quotas and reports.",
+            permission=Permission.VIEW_COSTS.value,
+        )
+
+
+def _require(actor: Actor, node: Node, user: UUID | None) -> None:
+    if not may_manage(actor, node, user):
         raise Forbidden(
             "You need the right manage_prices on this node, or manage_quota above it; ask an "
             "administrator.",

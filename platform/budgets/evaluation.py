@@ -49,6 +49,27 @@ def organizations_with_budgets() -> list[UUID]:
     return never + sorted((pk for pk in found if pk in last), key=lambda pk: last[pk])
 
 
+def lock_budgets(organization: UUID) -> None:
+    """Keep evaluations and changes of the organization's budgets out until the transaction ends.
+
+    Take it before any row of a budget, as evaluations do, so that no two wait for each other.
+    """
+    # A lock on the organization's row would wait for transactions that read it for share.
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"budgets {organization}"]
+        )
+
+
+def evaluate_after_change(organization: UUID, now: datetime) -> None:
+    """Evaluate all budgets as of `now`, or as of the last evaluation if that was later.
+
+    The caller holds the lock of the organization's budgets.
+    """
+    last = BudgetEvaluation.objects.filter(pk=organization).first()
+    evaluate(organization, now if last is None else max(now, last.as_of))
+
+
 @transaction.atomic
 def evaluate(organization: UUID, now: datetime) -> None:
     """Evaluate all budgets of the organization as of `now`.
@@ -56,11 +77,7 @@ def evaluate(organization: UUID, now: datetime) -> None:
     Evaluations of one organization happen one after the other. An evaluation older than the stored
     one changes nothing. About twelve queries, whatever the number of budgets.
     """
-    # A lock on the organization's row would wait for transactions that read it for share.
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"budgets {organization}"]
-        )
+    lock_budgets(organization)
     last = BudgetEvaluation.objects.filter(pk=organization).first()
     if last is not None and last.as_of > now:
         return

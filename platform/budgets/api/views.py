@@ -195,7 +195,7 @@ def _shown(budgets: Iterable[Budget], actor: Actor) -> dict[UUID, dict[str, Any]
     found = list(budgets)
     context = {
         "currencies": currencies_of({one.organization_id for one in found}),
-        "may_manage": lambda one: may_manage(actor, one.node, is_of_user=one.user_id is not None),
+        "may_manage": lambda one: may_manage(actor, one.node, one.user_id),
     }
     return {one.pk: dict(BudgetSerializer(one, context=context).data) for one in found}
 

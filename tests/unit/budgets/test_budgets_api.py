@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from audit.models import AuditEvent
+from budgets.evaluation import evaluate
 from budgets.models import Budget
 from builders.api_callers import Caller, by_token
 from builders.billing_builders import a_rate_card
@@ -14,6 +18,7 @@ from builders.budget_builders import GPU_HOUR, an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import Company, a_pool
+from primitives.clock import SystemClock
 
 pytestmark = pytest.mark.django_db
 
@@ -82,6 +87,64 @@ def test_a_lead_sees_the_teams_budget_and_sets_those_of_its_users(cast: Cast) ->
     )
     made = lead.post("budgets", a_body(user="bob"))
     assert (made.status_code, made.json()["user"]) == (201, "bob")
+
+
+def test_a_lead_may_not_change_the_budget_that_limits_the_lead(cast: Cast) -> None:
+    """Only people above the team may. Planted: every budget of a user by the team's lead."""
+    lead, root = by_token(cast.nlp_lead), by_token(cast.root)
+    own = an_evaluated_budget(cast.nlp, user=cast.nlp_lead)
+    path = f"budgets/{own.pk}"
+    assert lead.get(path).json()["can_edit"] is False
+    assert lead.patch(path, {"limit": 5}, If_Match='"v1"').status_code == 403
+    assert lead.delete(path, If_Match='"v1"').status_code == 403
+    assert lead.post("budgets", a_body(user=cast.nlp_lead.username)).status_code == 403
+    assert root.patch(path, {"limit": 5}, If_Match='"v1"').status_code == 200
+
+
+def test_a_token_for_quotas_alone_is_refused_before_anything(cast: Cast) -> None:
+    """The answer shows use. Planted: found out when the budget is read back, as a 404."""
+    budget = an_evaluated_budget(cast.nlp)
+    sentence = (
+        "The token needs the scope reports too, because the answer shows use. Make a token with "
+        "the scopes quotas and reports."
+    )
+    alone = by_token(cast.root, ["quotas"])
+    refused(alone.post("budgets", a_body()), 403, sentence)
+    refused(alone.patch(f"budgets/{budget.pk}", {"limit": 5}, If_Match='"v1"'), 403, sentence)
+    refused(alone.delete(f"budgets/{budget.pk}", If_Match='"v1"'), 403, sentence)
+    both = by_token(cast.root, ["quotas", "reports"])
+    assert both.post("budgets", a_body()).status_code == 201
+
+
+def test_changes_take_the_lock_of_evaluations_before_a_row(cast: Cast) -> None:
+    """The timer takes them in this order, too. Planted: the row of the budget first."""
+    budget = an_evaluated_budget(cast.nlp)
+    root, path = by_token(cast.root), f"budgets/{budget.pk}"
+    for send in (
+        lambda: root.post("budgets", a_body()),
+        lambda: root.patch(path, {"limit": 5}, If_Match='"v1"'),
+        lambda: root.delete(path, If_Match='"v2"'),
+    ):
+        with CaptureQueriesContext(connection) as captured:
+            assert send().status_code < 300
+        statements = [each["sql"] for each in captured.captured_queries]
+        locked = next(n for n, sql in enumerate(statements) if "pg_advisory_xact_lock" in sql)
+        rows = [
+            n
+            for n, sql in enumerate(statements)
+            if "budgets_budget" in sql and ("FOR UPDATE" in sql or sql.startswith("INSERT"))
+        ]
+        assert locked < min(rows, default=len(statements))
+
+
+def test_a_budget_made_while_a_later_evaluation_ran_has_a_state(cast: Cast) -> None:
+    """The clock of another process may be ahead. Planted: evaluated as of the own time."""
+    budget = an_evaluated_budget(cast.nlp)
+    later = SystemClock().now().replace(microsecond=0) + timedelta(hours=1)
+    evaluate(budget.organization_id, later)
+    made = by_token(cast.root).post("budgets", a_body())
+    assert made.status_code == 201
+    assert made.json()["state"]["as_of"] == later.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def test_a_user_sees_the_own_budget_only(cast: Cast) -> None:
