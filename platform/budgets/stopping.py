@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
+from bank.settling import zone_of
 from budgets.amounts import Rates, read_rates
 from budgets.evaluation import UNCERTAIN, counts, seconds_left
 from budgets.models import Budget, BudgetEvaluation, BudgetState, Policy, WindowKind
-from budgets.running import running_attempts
+from budgets.running import Running, running_attempts
 from budgets.subtrees import paths_above
+from budgets.windows import window_at
 from tenants.models import Node
 
 
@@ -68,14 +71,15 @@ class EnforcedBudget:
 def enforced_budgets(now: datetime) -> tuple[EnforcedBudget, ...]:
     """Return the budgets that stop starts or borrowing when used up, by name.
 
-    Their room is that of the last evaluation, less the holds of attempts granted since. A budget
-    that was not evaluated yet, or whose calendar window ended since, stops nothing until then. One
-    query, and three more for each organization that has such budgets.
+    Their room is that of the last evaluation, less the holds of attempts granted since. Where a
+    calendar window ended since, it is that of the next window, less the holds of all attempts. A
+    budget that was not evaluated yet stops nothing. One query, and three more for each organization
+    that has such budgets, or five after the end of a window.
     """
     states = list(
         BudgetState.objects.exclude(budget__policy=Policy.NOTIFY)
         .select_related("budget__node")
-        .defer("as_of", "window_start", "budget__created_at")
+        .defer("as_of", "budget__created_at")
         .defer("budget__node__created_at", "budget__node__archived_at", "budget__node__moved_at")
         .order_by("budget__name", "budget_id")
     )
@@ -83,8 +87,7 @@ def enforced_budgets(now: datetime) -> tuple[EnforcedBudget, ...]:
         return ()
     of: dict[UUID, list[BudgetState]] = defaultdict(list)
     for state in states:
-        if state.budget.window == WindowKind.ROLLING or now < state.window_end:
-            of[state.budget.organization_id].append(state)
+        of[state.budget.organization_id].append(state)
     evaluations = BudgetEvaluation.objects.in_bulk(of)
     return tuple(
         each
@@ -100,31 +103,20 @@ def _enforced(
     now: datetime,
 ) -> list[EnforcedBudget]:
     rates = read_rates(organization, now)
+    ended = [one for one in states if _has_ended(one, now)]
+    current = [one for one in states if not _has_ended(one, now)]
     known = set(evaluation.recent_attempts)
     since = [
         one
         for one in running_attempts(organization, evaluation.as_of - UNCERTAIN)
         if one.attempt not in known
     ]
-    paths = dict(Node.objects.filter(pk__in={one.team for one in since}).values_list("pk", "path"))
-    taken = {state.budget_id: state.used + state.on_hold for state in states}
-    by_path: dict[str, list[BudgetState]] = defaultdict(list)
-    for state in states:
-        by_path[state.budget.node.path].append(state)
-    for one in since:
-        for state in (each for path in paths_above(paths[one.team]) for each in by_path[path]):
-            if counts(state.budget, one.pool, one.user):
-                taken[state.budget_id] += rates.on_hold(
-                    state.budget.measure,
-                    one.pool,
-                    guaranteed_mgpu=one.guaranteed_mgpu,
-                    borrowed_mgpu=one.borrowed_mgpu,
-                    multiplier_ppm=one.multiplier_ppm,
-                    # From its grant on, because its use is not counted yet.
-                    seconds=seconds_left(
-                        state.budget, state.window_end, one.ends_at, one.granted_at
-                    ),
-                )
+    if ended:
+        _begin_next_windows(ended, zone_of(organization), now)
+    holds = _holds(current, since, rates)
+    if ended:
+        holds |= _holds(ended, running_attempts(organization), rates)
+    taken = {one.budget_id: one.used + one.on_hold + holds[one.budget_id] for one in states}
     return [
         EnforcedBudget(
             budget=state.budget,
@@ -135,3 +127,42 @@ def _enforced(
         )
         for state in states
     ]
+
+
+def _has_ended(state: BudgetState, now: datetime) -> bool:
+    return state.budget.window != WindowKind.ROLLING and state.window_end <= now
+
+
+def _begin_next_windows(states: Sequence[BudgetState], zone: ZoneInfo, now: datetime) -> None:
+    """Set states, which are not saved, to the begin of the window that contains `now`."""
+    for state in states:
+        window = window_at(state.budget.window, None, zone, now)
+        state.window_start, state.window_end = window.start, window.end
+        state.used = state.on_hold = 0
+        state.room_at = window.end
+
+
+def _holds(
+    states: Sequence[BudgetState], attempts: Sequence[Running], rates: Rates
+) -> dict[UUID, int]:
+    """Return by budget the most that these attempts use in its window; 0 without one."""
+    found = {state.budget_id: 0 for state in states}
+    teams = {one.team for one in attempts}
+    paths = dict(Node.objects.filter(pk__in=teams).values_list("pk", "path"))
+    by_path: dict[str, list[BudgetState]] = defaultdict(list)
+    for state in states:
+        by_path[state.budget.node.path].append(state)
+    for one in attempts:
+        for state in (each for path in paths_above(paths[one.team]) for each in by_path[path]):
+            if counts(state.budget, one.pool, one.user):
+                # From its grant or the window's start on, because its use is not counted yet.
+                since = max(one.granted_at, state.window_start)
+                found[state.budget_id] += rates.on_hold(
+                    state.budget.measure,
+                    one.pool,
+                    guaranteed_mgpu=one.guaranteed_mgpu,
+                    borrowed_mgpu=one.borrowed_mgpu,
+                    multiplier_ppm=one.multiplier_ppm,
+                    seconds=seconds_left(state.budget, state.window_end, one.ends_at, since),
+                )
+    return found
