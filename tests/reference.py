@@ -180,9 +180,6 @@ _WITHHELD: dict[str, dict[str, int]] = {
     "singleton": {},
     "begin_time": {"begin_at": 1_800_000_000},
     "budget_exhausted": {
-        "budget_limit_mgpu_s": 1_000 * 3_600 * GPU,
-        "budget_left_mgpu_s": 20 * 3_600 * GPU,
-        "job_may_use_mgpu_s": 64 * 3_600 * GPU,
         "room_at": 1_801_440_000,
     },
     "team_archived": {},
@@ -209,10 +206,16 @@ def labels() -> dict[str, str]:
 
 def _example(code: str) -> str:
     """The sentence of one made-up case, by the functions that write the real ones."""
-    from jobs.queue.withholding import BUDGET_EXHAUSTED, BudgetSubject, Withheld, withheld_sentence
+    from jobs.queue.withholding import (
+        BUDGET_EXHAUSTED,
+        BudgetSubject,
+        Shortage,
+        Withheld,
+        withheld_sentence,
+    )
 
     if code in _WITHHELD:
-        subject = BudgetSubject("training", _DEPARTMENT, "gpu_hours", None)
+        subject = BudgetSubject("training", _DEPARTMENT, Shortage.TOO_SMALL)
         budget = subject if code == BUDGET_EXHAUSTED else None
         return withheld_sentence(Withheld("job", code, _WITHHELD[code], budget))
     if code not in set(Code):

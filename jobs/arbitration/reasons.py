@@ -173,7 +173,7 @@ def _reason(
         numbers = {**waiting.numbers, **budget_numbers(budget)}
         return {
             "code": BUDGET_EXHAUSTED,
-            "sentence": borrowing_sentence(subject_of(budget), numbers),
+            "sentence": borrowing_sentence(subject_of(budget, 0), numbers),
             "numbers": numbers,
             "node": budget.budget.node.display_path,
         }

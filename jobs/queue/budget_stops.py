@@ -18,12 +18,11 @@ from uuid import UUID
 from django.db import connection
 
 from arbiter.api.snapshot import Quota
-from budgets.amounts import UNITS
 from budgets.models import Policy
 from budgets.running import Running, provide
 from budgets.stopping import EnforcedBudget, enforced_budgets
 from budgets.subtrees import paths_above
-from jobs.queue.withholding import BUDGET_EXHAUSTED, BudgetSubject, Withheld
+from jobs.queue.withholding import BUDGET_EXHAUSTED, BudgetSubject, Shortage, Withheld
 from primitives.clock import from_epoch
 from tenants.access import under
 from tenants.models import Node, NodeKind
@@ -121,18 +120,15 @@ def _withheld(
     if not tight:
         return
     room = _Room(tight, now)
-    numbers: dict[tuple[UUID, int], Mapping[str, int]] = {}
-    subjects = {one.budget.pk: subject_of(one) for one in tight}
+    numbers = {one.budget.pk: budget_numbers(one) for one in tight}
     for job, takes_room, shape in _queued_below(tight):
         if job in left_out:
             continue
         binding = room.take(shape, takes_room=takes_room)
         if binding is not None:
             one, needed = binding
-            key = one.budget.pk, needed
-            if key not in numbers:
-                numbers[key] = budget_numbers(one, needed)
-            yield Withheld(job, BUDGET_EXHAUSTED, numbers[key], subjects[one.budget.pk])
+            subject = subject_of(one, needed)
+            yield Withheld(job, BUDGET_EXHAUSTED, numbers[one.budget.pk], subject)
 
 
 class _Room:
@@ -191,22 +187,18 @@ class _Room:
         )
 
 
-def subject_of(one: EnforcedBudget) -> BudgetSubject:
-    """Return what a sentence says about the budget."""
-    budget = one.budget
-    return BudgetSubject(budget.name, budget.node.display_path, budget.measure, one.rates.currency)
+def subject_of(one: EnforcedBudget, needed: int) -> BudgetSubject:
+    """Return what a sentence says about the budget to a job that may use `needed` of it."""
+    if one.left <= 0:
+        shortage = Shortage.USED_UP
+    else:
+        shortage = Shortage.TAKEN if needed <= one.left else Shortage.TOO_SMALL
+    return BudgetSubject(one.budget.name, one.budget.node.display_path, shortage)
 
 
-def budget_numbers(one: EnforcedBudget, needed: int | None = None) -> dict[str, int]:
-    """Return the numbers of a reason, with what the job may use of the budget (None: left out)."""
-    unit = UNITS[one.budget.measure]
-    uses = {} if needed is None else {f"job_may_use_{unit}": needed}
-    return {
-        f"budget_limit_{unit}": one.budget.limit,
-        f"budget_left_{unit}": one.left,
-        **uses,
-        "room_at": int(one.room_at.timestamp()),
-    }
+def budget_numbers(one: EnforcedBudget) -> dict[str, int]:
+    """Return the numbers of a reason. Everybody who sees the job reads them, so no amounts."""
+    return {"room_at": int(one.room_at.timestamp())}
 
 
 def _shapes_below(budgets: Iterable[EnforcedBudget]) -> Iterable[tuple[_Shape, int]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ from uuid import UUID
 
 from django.db import connection
 
-from budgets.amounts import UNITS, amount_text
 from jobs.lifecycle import ACTIVE
 from primitives.clock import from_epoch
 from primitives.state_words import state_phrase
@@ -33,13 +33,23 @@ BUDGET_EXHAUSTED = "budget_exhausted"
 _NOTHING: Mapping[str, int] = {}
 
 
+class Shortage(StrEnum):
+    """The room of a budget that stops a job. Amounts are for people who may see costs."""
+
+    #: Nothing is left.
+    USED_UP = "used_up"
+    #: Enough is left for the job alone, but not together with the jobs before it.
+    TAKEN = "taken"
+    #: Less is left than the job may use.
+    TOO_SMALL = "too_small"
+
+
 class BudgetSubject(NamedTuple):
     """The budget that stops a job, for a sentence. `path` is that of its node."""
 
     name: str
     path: str
-    measure: str
-    currency: str | None
+    shortage: Shortage
 
 
 class Withheld(NamedTuple):
@@ -411,28 +421,17 @@ def withheld_sentence(withheld: Withheld) -> str:
 
 
 def budget_sentence(budget: BudgetSubject, numbers: Mapping[str, int]) -> str:
-    """Return why a budget stops a job, and when the budget has room again."""
-    unit = UNITS[budget.measure]
-    limit, left, needed = (
-        numbers[f"{name}_{unit}"] for name in ("budget_limit", "budget_left", "job_may_use")
-    )
-
-    def text(amount: int) -> str:
-        return amount_text(amount, budget.measure, budget.currency)
-
+    """Return why a budget stops a job, and when the budget has room again, without amounts."""
     moment = from_epoch(numbers["room_at"])
     again = f"It has room again at {moment:%Y-%m-%d %H:%M} UTC at the latest."
     called = f"Budget {budget.name} of {budget.path}"
-    if left <= 0:
-        return f"{called} is used up: of {text(limit)}, nothing is left. {again}"
-    if needed <= left:
-        return (
-            f"{called} has {text(left)} left, which jobs before this one may use. This job may use "
-            f"{text(needed)}. {again}"
-        )
+    if budget.shortage is Shortage.USED_UP:
+        return f"{called} is used up. {again}"
+    if budget.shortage is Shortage.TAKEN:
+        return f"{called} has too little left beside the jobs before this one. {again}"
     return (
-        f"{called} has {text(left)} left, and this job may use {text(needed)}. A shorter time "
-        f"limit or fewer GPUs may fit. {again}"
+        f"{called} has less left than this job may use. A shorter time limit or fewer GPUs may "
+        f"fit. {again}"
     )
 
 

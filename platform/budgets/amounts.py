@@ -12,18 +12,7 @@ from billing.queries import current_prices
 from billing.rating import cost_nano
 from budgets.models import Measure
 from clusters.models import Pool
-from primitives.units import (
-    MGPU_S_PER_GPU_HOUR,
-    NANO_PER_UNIT,
-    DeviceKind,
-)
-
-#: The unit of each measure, as names of numbers end in.
-UNITS: Mapping[str, str] = {
-    Measure.GPU_HOURS: "mgpu_s",
-    Measure.CREDITS: "ugpu_s",
-    Measure.MONEY: "nano",
-}
+from primitives.units import DeviceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +85,3 @@ def read_rates(organization: UUID, now: datetime) -> Rates:
         prices_nano=prices_nano,
         currency=currency,
     )
-
-
-def amount_text(amount: int, measure: str, currency: str | None = None) -> str:
-    """Return an amount for a sentence: "1,234.5 GPU-hours", "12.0 credits", "1,200.00 EUR"."""
-    if measure == Measure.MONEY:
-        return f"{_decimal(amount, NANO_PER_UNIT, 2)} {currency or 'in money'}"
-    if measure == Measure.CREDITS:
-        return f"{_decimal(amount, 1_000 * MGPU_S_PER_GPU_HOUR, 1)} credits"
-    return f"{_decimal(amount, MGPU_S_PER_GPU_HOUR, 1)} GPU-hours"
-
-
-def _decimal(amount: int, unit: int, digits: int) -> str:
-    """Return `amount / unit` with `digits` decimals, rounded towards zero."""
-    scaled = abs(amount) * 10**digits // unit
-    whole, rest = divmod(scaled, 10**digits)
-    return f"{'-' if amount < 0 and scaled else ''}{whole:,}.{rest:0{digits}d}"

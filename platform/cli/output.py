@@ -218,14 +218,6 @@ def moment_text(epoch_s: int) -> str:
     return f"{datetime.fromtimestamp(int(epoch_s), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-#: Ends of the names of amounts of budgets, with the amount of one unit, and its name.
-_BUDGET_UNITS = {
-    "_mgpu_s": (3_600_000, "GPU-hours"),
-    "_ugpu_s": (3_600_000_000, "credits"),
-    "_nano": (1_000_000_000, ""),
-}
-
-
 def labels(numbers: Mapping[str, Any], device: str) -> list[tuple[str, str]]:
     """Return named quantities with their units in words.
 
@@ -234,12 +226,7 @@ def labels(numbers: Mapping[str, Any], device: str) -> list[tuple[str, str]]:
     devices = DeviceKind(device).plural
     shown = []
     for name, value in numbers.items():
-        if name.endswith(tuple(_BUDGET_UNITS)):
-            stem, _, _ = next(name.partition(end) for end in _BUDGET_UNITS if name.endswith(end))
-            unit, called = _BUDGET_UNITS[name.removeprefix(stem)]
-            tenths = int(value) * 10 // unit
-            shown.append((f"{stem.replace('_', ' ')} {called}".rstrip(), f"{tenths / 10:,.1f}"))
-        elif name.endswith("_mgpu"):
+        if name.endswith("_mgpu"):
             words = name.removesuffix("_mgpu").replace("_", " ")
             shown.append((f"{words} {devices}", gpus(value)))
         elif name.endswith("_s"):
