@@ -213,7 +213,7 @@ def test_a_used_up_budget_stops_borrowing_alone(company: Company, cast: Cast) ->
 def test_a_window_that_ended_makes_room_for_the_next_alone(company: Company, cast: Cast) -> None:
     """December has room for one job beside the rest of the running one, before any evaluation.
 
-    Planted: the old window goes on; no budget until the next evaluation; no holds.
+    Planted: no holds. Against: the old window goes on; no budget until the next evaluation.
     """
     december = datetime.fromisoformat("2026-12-01T00:00:00Z")
     hours = (december - NOW) // timedelta(hours=1)
