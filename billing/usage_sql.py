@@ -9,8 +9,9 @@ A moved team is in `teams` once for each path. Its use counts for its place at t
 with this number (from 1) was there. Most teams have one, the whole period.
 
 Inner times are epoch seconds. An `account` is a team and a pool by their numbers in those lists, so
-that the big sorts and sums have short keys. LEAST and GREATEST skip nulls, which here mean "no end
-yet" and "no rate line".
+that the big sorts and sums have short keys. A `tariff` is the prices of an organization for a pool,
+numbered alike. So there are as many prices for a thousand teams as for one. LEAST and GREATEST skip
+nulls, which here mean "no end yet" and "no rate line".
 """
 
 from __future__ import annotations
@@ -51,10 +52,15 @@ _ASKED = "a.team_id = ANY(%(teams)s) AND a.pool_id = ANY(%(pools)s)"
 
 ACCOUNTS = f"""
 accounts AS MATERIALIZED (
-    SELECT t.id AS team_id, p.id AS pool_id, n.organization_id,
-           (t.number * {POOLS_MAX} + p.number)::integer AS account
-    FROM unnest(%(teams)s::uuid[]) WITH ORDINALITY AS t (id, number)
-    JOIN tenants_node n ON n.id = t.id
+    SELECT t.id AS team_id, p.id AS pool_id, t.organization_id,
+           (t.number * {POOLS_MAX} + p.number)::integer AS account,
+           (t.organization_number * {POOLS_MAX} + p.number)::integer AS tariff
+    FROM (
+        SELECT t.id, t.number, n.organization_id,
+               dense_rank() OVER (ORDER BY n.organization_id) AS organization_number
+        FROM unnest(%(teams)s::uuid[]) WITH ORDINALITY AS t (id, number)
+        JOIN tenants_node n ON n.id = t.id
+    ) AS t
     CROSS JOIN unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
 ),
 places AS MATERIALIZED (
@@ -63,7 +69,7 @@ places AS MATERIALIZED (
                 %(place_until)s::timestamptz[]) AS p (number, since_at, until_at)
 ),
 placed AS MATERIALIZED (
-    SELECT a.team_id, a.pool_id, a.account, l.since_at, l.until_at,
+    SELECT a.team_id, a.pool_id, a.account, a.tariff, l.since_at, l.until_at,
            date_part('epoch', l.since_at)::bigint AS since_s
     FROM accounts a JOIN places l ON l.number = a.account / {POOLS_MAX}
 )
@@ -96,7 +102,7 @@ def rated(condition: str = "") -> str:
     """
     return f"""
 overlapping AS MATERIALIZED (
-    SELECT s.attempt_id, a.job_id, c.account, c.since_s, a.multiplier_ppm, s.fault,
+    SELECT s.attempt_id, a.job_id, c.account, c.tariff, c.since_s, a.multiplier_ppm, s.fault,
            {_MGPU_BY_CLASS},
            date_part('epoch', s.start)::bigint AS start_s,
            date_part('epoch', LEAST(s."end", c.until_at))::bigint AS end_s
@@ -107,12 +113,12 @@ overlapping AS MATERIALIZED (
     WHERE {_IN_PERIOD} AND {_ASKED} {condition}
 ),
 pieces AS NOT MATERIALIZED (
-    SELECT attempt_id, job_id, account, since_s, multiplier_ppm,
+    SELECT attempt_id, job_id, account, tariff, since_s, multiplier_ppm,
            guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu, start_s, end_s
     FROM overlapping
     WHERE account IS NOT NULL
     UNION ALL
-    SELECT o.attempt_id, o.job_id, o.account, o.since_s, o.multiplier_ppm,
+    SELECT o.attempt_id, o.job_id, o.account, o.tariff, o.since_s, o.multiplier_ppm,
            {_MGPU_BY_CLASS},
            date_part('epoch', s.start)::bigint, date_part('epoch', s."end")::bigint
     FROM overlapping o
@@ -121,7 +127,7 @@ pieces AS NOT MATERIALIZED (
     WHERE o.start_s <= o.since_s
 ),
 lines AS MATERIALIZED (
-    SELECT a.account,
+    SELECT m.tariff,
            array_position(ARRAY['guaranteed', 'borrowed', 'unpaid'], l.usage_class) AS class,
            l.id AS line_id, l.price_nano,
            CASE WHEN %(priced_at)s::timestamptz IS NULL
@@ -129,35 +135,36 @@ lines AS MATERIALIZED (
            CASE WHEN %(priced_at)s::timestamptz IS NULL
                 THEN COALESCE(date_part('epoch', l."end")::bigint, {_EVER})
                 ELSE {_EVER} END AS end_s
-    FROM accounts a
-    JOIN billing_ratecard c ON c.organization_id = a.organization_id
-    JOIN billing_rateline l ON l.card_id = c.id AND l.pool_id = a.pool_id
+    FROM (SELECT DISTINCT tariff, organization_id, pool_id FROM accounts) AS m
+    JOIN billing_ratecard c ON c.organization_id = m.organization_id
+    JOIN billing_rateline l ON l.card_id = c.id AND l.pool_id = m.pool_id
     WHERE %(priced_at)s::timestamptz IS NULL
        OR l.start <= %(priced_at)s AND (l."end" > %(priced_at)s OR l."end" IS NULL)
 ),
 own_prices AS MATERIALIZED (
     SELECT * FROM lines
     UNION ALL
-    SELECT account, class, NULL, NULL,
-           LAG(end_s, 1, -{_EVER}) OVER (PARTITION BY account, class ORDER BY start_s), start_s
+    SELECT tariff, class, NULL, NULL,
+           LAG(end_s, 1, -{_EVER}) OVER (PARTITION BY tariff, class ORDER BY start_s), start_s
     FROM lines
     UNION ALL
-    SELECT account, class, NULL, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY account, class
+    SELECT tariff, class, NULL, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY tariff, class
     UNION ALL
-    SELECT account, 3, NULL, NULL, -{_EVER}, {_EVER} FROM lines
-    GROUP BY account HAVING NOT bool_or(class = 3)
+    SELECT tariff, 3, NULL, NULL, -{_EVER}, {_EVER} FROM lines
+    GROUP BY tariff HAVING NOT bool_or(class = 3)
 ),
 prices AS MATERIALIZED (
     SELECT * FROM own_prices WHERE class < 3 OR price_nano IS NOT NULL
     UNION ALL
-    SELECT o.account, 3, b.line_id, b.price_nano,
+    SELECT o.tariff, 3, b.line_id, b.price_nano,
            GREATEST(o.start_s, b.start_s), LEAST(o.end_s, b.end_s)
-    FROM own_prices o JOIN own_prices b USING (account)
+    FROM own_prices o JOIN own_prices b USING (tariff)
     WHERE o.class = 3 AND o.price_nano IS NULL AND b.class = 2
       AND o.start_s < b.end_s AND o.end_s > b.start_s
 ),
 by_class AS (
-    SELECT attempt_id, job_id, account, since_s, multiplier_ppm, start_s, end_s, c.class, c.mgpu
+    SELECT attempt_id, job_id, account, tariff, since_s, multiplier_ppm, start_s, end_s,
+           c.class, c.mgpu
     FROM pieces
     CROSS JOIN LATERAL (
         VALUES (1, guaranteed_mgpu), (2, borrowed_mgpu), (3, unpaid_mgpu), (4, fault_mgpu)
@@ -176,7 +183,7 @@ cumulative AS (
            r.price_nano::numeric * p.multiplier_ppm AS rate
     FROM by_class p
     LEFT JOIN prices r
-      ON r.account = p.account AND r.class = p.class
+      ON r.tariff = p.tariff AND r.class = p.class
      AND r.start_s < p.end_s AND r.end_s > p.start_s
     GROUP BY p.attempt_id, p.job_id, p.account, p.since_s, p.multiplier_ppm, p.class,
              r.line_id, r.price_nano, r.start_s
@@ -389,8 +396,7 @@ ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
 """  # noqa: S608 - made of constants only
 
 #: The charges behind a report, one per attempt, account, usage class and rate line, sorted by
-#: account, job and attempt. Use without a price has no line. The gaps of an account's prices are
-#: one row.
+#: account, job and attempt. Use without a price has no line. The gaps of a tariff are one row.
 CHARGES = f"""
 WITH {ACCOUNTS}, {rated()}
 SELECT r.account, r.class, a.id::text, a.job_id::text, a.job_name, a.number, u.id::text,
