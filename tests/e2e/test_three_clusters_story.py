@@ -28,6 +28,8 @@ from slurm_bed import SlurmBed
 pytestmark = [pytest.mark.story, pytest.mark.timeout(1200), pytest.mark.flaky(reruns=1)]
 
 GRACE_S = 12
+#: Classes of use in the order of `_rows`.
+CLASSES = ("guaranteed", "borrowed", "fault")
 #: Nodes of 8 GPUs.
 NODES = {"local": 24, "slurm": 16, "kubernetes": 20}
 NODE_MGPU = 8_000
@@ -144,10 +146,10 @@ def test_the_company_runs_on_three_clusters(company: Tidegate, kubernetes: KubeB
     report = _report(cast.fiona, start, end)
     assert report["check"]["is_equal"]
     assert _rows(report) == {
-        INFERENCE: (5 * 128_000, 5 * 144_000),
-        TRAINING: (5 * 64_000, 0),
-        VISION: (5 * 48_000, 0),
-        SANDBOX: (5 * 96_000, 0),
+        INFERENCE: (5 * 128_000, 5 * 144_000, 0),
+        TRAINING: (5 * 64_000, 0, 0),
+        VISION: (5 * 48_000, 0, 0),
+        SANDBOX: (5 * 96_000, 0, 0),
     }
     (pool,) = report["capacity"]
     assert (pool["capacity_mgpu_s"], pool["idle_mgpu_s"]) == (5 * 480_000, 0)
@@ -198,7 +200,8 @@ def test_the_company_runs_on_three_clusters(company: Tidegate, kubernetes: KubeB
             clusters.setdefault(job["team"], set()).add(one["cluster"])
     rows = _rows(report)
     assert {team: sum(row) for team, row in rows.items()} == dict(used)
-    assert [team for team, (_, borrowed) in rows.items() if borrowed] == [INFERENCE]
+    assert [team for team, (_, borrowed, _) in rows.items() if borrowed] == [INFERENCE]
+    assert [team for team, (_, _, free) in rows.items() if free] == [INFERENCE]
     assert clusters == {
         INFERENCE: {"local", "slurm", "kubernetes"},
         NLP: {"kubernetes"},
@@ -246,9 +249,12 @@ def _report(caller: Caller, start: datetime, end: datetime) -> Any:
     )
 
 
-def _rows(report: Any) -> dict[str, tuple[int, int]]:
-    """Guaranteed and borrowed milli-GPU-seconds of each team that has used any: one row each."""
+def _rows(report: Any) -> dict[str, tuple[int, int, int]]:
+    """Guaranteed, borrowed and free milli-GPU-seconds of each team that has used any.
+
+    What is taken back within ten minutes of its start is free.
+    """
     teams = [row for row in report["rows"] if row["node_kind"] == "team"]
-    rows = {row["node"]: (row["guaranteed_mgpu_s"], row["borrowed_mgpu_s"]) for row in teams}
+    rows = {row["node"]: tuple(row[f"{kind}_mgpu_s"] for kind in CLASSES) for row in teams}
     assert len(rows) == len(teams)
-    return {team: row for team, row in rows.items() if row != (0, 0)}
+    return {team: row for team, row in rows.items() if row != (0, 0, 0)}

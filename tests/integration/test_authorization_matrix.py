@@ -293,7 +293,7 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     ("GET", "organizations/<uuid:organization_id>/credit-bank"): a_case(MEMBERS),
     ("PATCH", "organizations/<uuid:organization_id>/credit-bank"): a_case(
-        "401 200 200 403 403 403 403 403 403 403 404", {"is_on": True}, If_Match='"v1"'
+        "401 200 200 403 403 403 403 403 403 403 404", {"cap_s": 604_800}, If_Match='"v1"'
     ),
     # Exports: those of nlp, for who may see its costs and its jobs.
     ("GET", "exports"): a_case(CUT_TO_ALL),
