@@ -88,7 +88,8 @@ def test_a_job_from_submission_to_its_end(site: Site, tmp_path: Path) -> None:
 
 def test_refusals_are_sentences(site: Site) -> None:
     told = site.run("submit", "--team", TEAM, "--gpus", "40", "--", "true", exit_code=3)
-    assert told.startswith("Error: Cannot run as requested\n  gpus: 40 GPUs of h100")
+    assert told.startswith("understood  No node has 40 GPUs")
+    assert "Error: Cannot run as requested\n  gpus: 40 GPUs of h100" in told
     told = site.run("submit", "--team", "rival/x", "--gpus", "1", "--", "true", exit_code=3)
     assert "There is no 'rival/x' that you can see." in told
     told = site.run("get", "00000000-0000-7000-8000-000000000000", exit_code=3)
