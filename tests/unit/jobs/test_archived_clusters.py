@@ -222,12 +222,13 @@ def test_what_was_decided_before_is_left_out(
 
 
 def test_it_is_looked_at_until_it_is_empty(company: Company, cast: Cast) -> None:
-    """Against: looked at for ever; looked at no more at once."""
+    """Its accounting is still asked for its last days. Against: looked at for ever; looked at no
+    more at once."""
     attempt = an_attempt(a_job(company, cast.bob, state="running"), cluster=company.cluster)
     archived(company.cluster, cast)
     assert watched() == [("local", True)]
     Attempt.objects.filter(pk=attempt.pk).update(released_at=NOW, ended_at=NOW, state="ended")
-    assert watched() == []
+    assert watched() == [("local", False)]
 
 
 def test_only_its_accounting_is_asked_for_its_last_days(cast: Cast) -> None:

@@ -168,6 +168,7 @@ def test_nobody_else_opens_connectors() -> None:
         "jobs/execution/connecting.py": {"open_connector"},
         f"{kinds}kind.py": {"open_kubernetes"},
         # They are given theirs.
+        f"{kinds}accounts.py": {"KubernetesConnector"},
         f"{kinds}quotas/entitlements.py": {"KubernetesConnector"},
         f"{kinds}node_control/evicting.py": {"KubernetesConnector"},
         f"{kinds}natives/natives.py": {"KubernetesConnector"},
