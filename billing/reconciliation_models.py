@@ -22,7 +22,7 @@ class ReconciliationStatus(models.TextChoices):
 
 
 class Reconciliation(models.Model):
-    """One UTC day of one cluster: the last comparison of our meter with the cluster's account.
+    """A UTC day of a cluster: the last comparison of our meter with the cluster's account.
 
     `as_of` is the cluster's time at the comparison, and `until` the end of the compared part of the
     day. Both are empty before the first comparison. A failed comparison keeps the numbers and sets
@@ -84,7 +84,7 @@ class Reconciliation(models.Model):
 
 
 class ReconciledAccount(models.Model):
-    """One account and pool of a reconciled day, in milli-GPU-seconds.
+    """An account and pool of a reconciled day, in milli-GPU-seconds.
 
     `team` is the account's team, or empty. `differences` are the largest ones. `cut_count` more are
     omitted, which sum to `cut_mgpu_s`.

@@ -102,7 +102,7 @@ class RateLineList(APIView):
 
 
 class RateLineDetail(APIView):
-    """One price."""
+    """A price, by its id."""
 
     @extend_schema(
         operation_id="end_rate_line",

@@ -1,4 +1,4 @@
-"""Who added a price and when; and prices that nobody can change or delete after their start."""
+"""Author and time of each price, and a trigger: no price changes or goes after its start."""
 
 from django.db import migrations, models
 

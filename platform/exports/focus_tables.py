@@ -23,7 +23,7 @@ from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, div_half_even
 _QUANTITY = 12
 _UNIT_PRICE = 15
 #: ISO 4217 for "no currency": use without a rate card costs nothing.
-NO_CURRENCY = "XXX"
+_NO_CURRENCY = "XXX"
 #: Usage whose price may change at any time, because it may be preempted at any time.
 _DYNAMIC = frozenset({UsageClass.UNPAID.value})
 _PSEUDONYM_HEX = 32
@@ -50,7 +50,7 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         decimal("BilledCost", lambda row: row.billed_cost_nano),
         text("BillingAccountId", lambda row: billing.account),
         text("BillingAccountName", lambda row: billing.account_name),
-        text("BillingCurrency", lambda row: row.currency or NO_CURRENCY),
+        text("BillingCurrency", lambda row: row.currency or _NO_CURRENCY),
         time("BillingPeriodEnd", lambda row: billing.end),
         time("BillingPeriodStart", lambda row: billing.start),
         text("ChargeCategory", lambda row: "Usage"),

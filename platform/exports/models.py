@@ -44,7 +44,7 @@ class ExportFormat(models.TextChoices):
 
 
 class Export(models.Model):
-    """One file with the charges of a node and everything below it, during `[start, end)`.
+    """A file with the charges of a node and everything below it, during `[start, end)`.
 
     `node_path` is as requested, with its last slash. Use that has not ended counts until `as_of`.
     An empty `pool` means all. A worker that writes the file updates `seen_at`; another one starts

@@ -18,7 +18,7 @@ MICRO = 6
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `value` returns the cell of a row, or None for an empty one.
+    """A column of a file. `value` returns the cell of a row, or None for an empty one.
 
     It is a str, an aware datetime or an int. A decimal is an int, of which the last `scale` digits
     are decimals.

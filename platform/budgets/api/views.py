@@ -104,7 +104,7 @@ class BudgetList(APIView):
 
 
 class BudgetDetail(APIView):
-    """One budget."""
+    """A budget, by its id."""
 
     @extend_schema(
         operation_id="get_budget",

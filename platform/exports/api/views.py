@@ -82,7 +82,7 @@ class ExportList(APIView):
 
 
 class ExportDetail(APIView):
-    """One export."""
+    """An export, by its id."""
 
     @extend_schema(
         operation_id="get_export",
