@@ -86,6 +86,7 @@ def try_manifest(
         kubeconfig=checked.kubeconfig,
         context=checked.context,
         read_s=ANSWER_S,
+        write_s=ANSWER_S,
         lasts_s=min(WHOLE_TRIAL_S, within_s),
     )
     try:

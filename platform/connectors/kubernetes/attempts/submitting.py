@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, NotPrepared, WorkloadRejected
@@ -65,7 +65,7 @@ class Submitter:
         self._check_size(workload)
         for needed in objects.before:
             self.created(workload.key, needed)
-        main = self.created(workload.key, objects.main)
+        main = self.created(workload.key, objects.main, after=objects.before)
         for needed in objects.before:
             metadata = needed["metadata"]
             path = resource_of(needed).path(metadata["namespace"], metadata["name"])
@@ -87,10 +87,10 @@ class Submitter:
             if not (isinstance(refused, Forbidden) and refused.is_for_all):
                 raise
 
-    def created(self, key: str, body: Object) -> dict[str, Any]:
-        """Return the object of `key`, created now or before.
+    def created(self, key: str, body: Object, after: Sequence[Object] = ()) -> dict[str, Any]:
+        """Return the object of `key`, created now or before. The objects in `after` exist.
 
-        Raises WorkloadRejected and NotPrepared.
+        Raises ClusterUnavailable, WorkloadRejected and NotPrepared.
         """
         kind = resource_of(body)
         namespace = body["metadata"]["namespace"]
@@ -99,6 +99,10 @@ class Submitter:
         except AlreadyExists:
             pass
         except KubeRefused as error:
+            if _is_early(error, after):
+                raise ClusterUnavailable(
+                    f"the cluster does not see all of it yet: {error}"
+                ) from error
             raise self._refused(error, namespace) from error
         try:
             found = self._api.get(kind.path(namespace, body["metadata"]["name"]))
@@ -187,6 +191,13 @@ class Submitter:
         if isinstance(error, Forbidden) and " cannot " in error.message:
             return ClusterUnavailable(f"the cluster does not let us: {error}")
         return WorkloadRejected(f"Kubernetes refuses it: {error}")
+
+
+def _is_early(error: KubeRefused, existing: Sequence[Object]) -> bool:
+    """Return whether a webhook misses one of the `existing` objects: its cache is behind."""
+    return "not found" in error.message and any(
+        one["metadata"]["name"] in error.message for one in existing
+    )
 
 
 def is_passing(error: KubeRefused) -> bool:

@@ -35,9 +35,12 @@ Json = dict[str, Any]
 
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 10.0
-#: Seconds until the last part of a slow answer begins; that part may take READ_TIMEOUT_S. The total
-#: is below 30 s, and below the 34 s that an API server without its storage waits.
-WHOLE_ANSWER_S = 19.0
+#: A write may wait 10 s for a webhook. Its time-out is longer, so that the API server's answer
+#: says which webhook was silent.
+WRITE_TIMEOUT_S = 13.0
+#: Seconds until the last part of a slow answer begins; that part may take WRITE_TIMEOUT_S. The
+#: total is below 30 s, and below the 34 s that an API server without its storage waits.
+WHOLE_ANSWER_S = 16.0
 #: Seconds after which the server ends a watch, and after which a silent watch is dropped.
 WATCH_S = 25
 _SILENCE_S = 28.0
@@ -204,8 +207,8 @@ class KubeApi:
 
     `identity` is the uid that the cluster must have. With it, nothing is written unless the cluster
     has confirmed that uid within `CONFIRMED_S`. Another uid raises AnotherCluster. `calls` counts
-    the requests sent. `read_s` is how long an answer may be silent. `lasts_s` is the time from now
-    on after which nothing more is sent or read.
+    the requests sent. `read_s` and `write_s` are how long the answer to a read and to a write may
+    be silent. `lasts_s` is the time from now on after which nothing more is sent or read.
     """
 
     def __init__(
@@ -215,10 +218,12 @@ class KubeApi:
         context: str | None = None,
         identity: str | None = None,
         read_s: float = READ_TIMEOUT_S,
+        write_s: float = WRITE_TIMEOUT_S,
         lasts_s: float = float("inf"),
     ) -> None:
         self._opening = threading.Lock()
         self._read_s = read_s
+        self._write_s = write_s
         self._ends_s = time.monotonic() + lasts_s
         self._kubeconfig = kubeconfig
         self._context = context
@@ -368,7 +373,7 @@ class KubeApi:
 
         Raises StreamSilent after `silence_s` without a byte.
         """
-        answer = self._send("GET", path, query=query, read_s=silence_s)
+        answer = self._send("GET", path, query=query, silence_s=silence_s)
         if answer.status != 200:
             raise self._refusal(answer, _limited(answer, _MAX_ERROR_BYTES), "GET", path)
         return Stream(answer)
@@ -405,7 +410,7 @@ class KubeApi:
             return self._ask(method, path, query)
 
     def _ask(self, method: str, path: str, query: Mapping[str, str] | None) -> _Answer:
-        answer = self._send(method, path, query=query)
+        answer = self._send(method, path, query=query, silence_s=self._read_s)
         body = _limited(answer, MAX_ANSWER_BYTES, self._ends_s)
         if answer.status >= 300:
             raise self._refusal(answer, body, method, path)
@@ -437,7 +442,14 @@ class KubeApi:
             self.probe()
         what = f"{method} {path}"
         try:
-            answer = self._send(method, path, query=query, body=body, content_type=content_type)
+            answer = self._send(
+                method,
+                path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                silence_s=self._write_s,
+            )
             data = _limited(answer, MAX_ANSWER_BYTES, self._ends_s)
         except _Broken as error:
             raise OutcomeUnknown(f"{what}: {error}") from error
@@ -456,7 +468,7 @@ class KubeApi:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         content_type: str = "",
-        read_s: float | None = None,
+        silence_s: float,
     ) -> urllib3.BaseHTTPResponse:
         left_s = self._ends_s - time.monotonic()
         if left_s <= 0:
@@ -482,7 +494,7 @@ class KubeApi:
                 headers=headers,
                 timeout=urllib3.Timeout(
                     connect=min(CONNECT_TIMEOUT_S, left_s),
-                    read=min(self._read_s if read_s is None else read_s, left_s),
+                    read=min(silence_s, left_s),
                 ),
                 retries=False,
                 redirect=False,
@@ -539,7 +551,7 @@ class KubeApi:
 
     def _is_ready(self) -> bool:
         try:
-            answer = self._send("GET", "/readyz")
+            answer = self._send("GET", "/readyz", silence_s=self._read_s)
             _limited(answer, _MAX_ERROR_BYTES)
         except ClusterUnavailable:
             return False

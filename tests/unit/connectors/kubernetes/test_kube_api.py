@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from connectors.errors import AnotherCluster, ClusterUnavailable, OutcomeUnknown
 from connectors.kubernetes.client import api as module
@@ -273,7 +274,29 @@ def test_an_answer_that_trickles_is_given_up_and_not_asked_for_again(
     with pytest.raises(OutcomeUnknown, match="an answer of 1 bytes"):
         api.merge_patch("/thing", {})
     assert [one.split()[0] for one in server.asked] == ["GET", "PATCH"]
-    assert module.READ_TIMEOUT_S + WHOLE_ANSWER_S < 30
+    assert module.WRITE_TIMEOUT_S + WHOLE_ANSWER_S < 30
+
+
+def test_a_write_is_waited_for_longer_than_a_read(
+    server: AServer, api: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a write waits for webhooks, by default 10 s.
+
+    Planted: the time-out of a read, so that a silent webhook was a silent API server by chance.
+    """
+    waited_s: list[float] = []
+    timeout = urllib3.Timeout
+
+    def noting(*, connect: float, read: float) -> urllib3.Timeout:
+        waited_s.append(read)
+        return timeout(connect=connect, read=read)
+
+    monkeypatch.setattr(urllib3, "Timeout", noting)
+    server.on("/thing", Answer())
+    api.get("/thing")
+    api.create("/thing", {})
+    api.merge_patch("/thing", {})
+    assert waited_s == [10.0, 13.0, 13.0]
 
 
 @pytest.mark.parametrize("metadata", [[], None, "x", {"uid": ""}])

@@ -70,3 +70,29 @@ def test_what_passes_is_no_refusal_of_the_job(error: KubeRefused, is_for_now: bo
     with pytest.raises(ClusterUnavailable if is_for_now else WorkloadRejected) as raised:
         submitter.created("tg-1", a_kube_job())
     assert error.message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_for_now"), [("tg-0197a8c0-1111", True), ("tg-0197a8c0-2222", False)]
+)
+def test_a_runtime_that_the_webhook_does_not_see_yet_is_no_refusal_of_the_job(
+    name: str, is_for_now: bool
+) -> None:
+    """The Trainer reads runtimes from a cache. The words are those of its webhook.
+
+    Planted: the job ended as one that Kubernetes refuses.
+    """
+    error = Forbidden(
+        403,
+        "Forbidden",
+        'admission webhook "validator.trainjob.trainer.kubeflow.org" denied the request: '
+        f'spec.runtimeRef: Invalid value: {{"name":"{name}"}}: '
+        f'TrainingRuntime.trainer.kubeflow.org "{name}" not found: specified trainingRuntime must '
+        "be created before the TrainJob is created",
+    )
+    api: Any = AnApi(error)
+    nothing: Any = None
+    submitter = Submitter(api, nothing, some_options(), CLUSTER_ID, nothing)
+    runtime = {"kind": "TrainingRuntime", "metadata": {"name": "tg-0197a8c0-1111"}}
+    with pytest.raises(ClusterUnavailable if is_for_now else WorkloadRejected):
+        submitter.created("tg-1", a_kube_job(), after=(runtime,))
