@@ -29,6 +29,7 @@ import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
+import { theChargeAudits } from "./chargeAudits.ts";
 import { anExport, theExports } from "./exports.ts";
 import { theRunsOf, theSchedules } from "./schedules.ts";
 import { theDay } from "./today.ts";
@@ -246,6 +247,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return { status: 200, body: company.quarantine };
     case "reconciliations":
       return reconciliations(request, id);
+    case "charge-audits":
+      return page(theChargeAudits().filter(({ month }) => month === request.query.get("month")), request.query);
     case "exports":
       return request.method === "POST" ? { status: 201, body: anExport() } : page(theExports(), request.query);
     case "schedules":

@@ -160,6 +160,48 @@ def export_get(
     )
 
 
+@export_app.command("audits")
+def export_audits(
+    ctx: typer.Context,
+    month: Annotated[str | None, typer.Option(help="Only this month: 2026-11.")] = None,
+    organization: Annotated[
+        str | None, typer.Option(help="Only this organization, by its slug.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of audits.")] = 24,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the latest audit of each month's charges, newest first.
+
+    Each night another program computes use and cost again, from raw use and prices. DIFFER counts
+    the sums by pool and usage class that do not agree to the unit.
+    """
+    found = list(
+        open_api(ctx).items("charge-audits", most=limit, month=month, organization=organization)
+    )
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found:
+        tell("No audits yet. The charges are audited once a day.")
+        return
+    print_table(
+        ["ORGANIZATION", "MONTH", "AUDITED", "SUMS", "DIFFER", "BY (NANO)", "BY (MGPU-S)"],
+        [
+            [
+                one["organization"],
+                one["month"],
+                one["audited_at"],
+                str(one["line_count"]),
+                str(one["difference_count"]),
+                f"{one['difference_nano']:,}",
+                f"{one['difference_mgpu_s']:,}",
+            ]
+            for one in found
+        ],
+        squeeze="ORGANIZATION",
+    )
+
+
 def _finished(api: Api, export: dict[str, Any]) -> dict[str, Any]:
     """Return the export once it is done or failed."""
     for _ in range(int(_WAIT_S_MAX / _ASK_EVERY_S)):

@@ -6,10 +6,9 @@ to even. It compares with the file of charges that finance gets.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,9 +26,9 @@ from tenants.access import PLATFORM, Actor
 from tenants.models import Node, NodeKind, User
 from tenants.roles import Role
 
-logger = logging.getLogger(__name__)
-
 _MEMORY_LIMIT = "512MB"
+#: Before every price, in epoch seconds.
+_BEGIN_S = -(1 << 40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +61,24 @@ def audit_month(year: int, month: int, *, now: datetime) -> list[AuditedLine]:
     Returns a line for each organization, pool and usage class with use. All files are temporary.
     Each organization is read in one snapshot.
     """
-    lines: list[AuditedLine] = []
-    for organization in Node.objects.filter(kind=NodeKind.ORGANIZATION).order_by("path"):
-        start, end = month_of(year, month, zone_of(organization.pk))
-        period = Period(start, end, now)
-        if start < period.until:
-            with TemporaryDirectory(prefix="tidegate-audit-") as folder:
-                _write(Path(folder), organization, period)
-                lines += _compared(Path(folder), organization.slug, period)
-    return lines
+    return [
+        line
+        for organization in Node.objects.filter(kind=NodeKind.ORGANIZATION).order_by("path")
+        for line in audit_organization(organization, year, month, now=now)
+    ]
 
 
-def audit_lately(now: datetime) -> int:
-    """Audit the month of `now` and the one before. Log each difference, and return how many."""
-    first = now.replace(day=1)
-    before = first - timedelta(days=1)
-    months = [(before.year, before.month), (now.year, now.month)]
-    lines = [line for month in months for line in audit_month(*month, now=now)]
-    different = [line for line in lines if not line.is_equal]
-    for line in different:
-        logger.error("the charges differ from the audit: %s", line)
-    logger.info("audited %d sums of charges: %d differ", len(lines), len(different))
-    return len(different)
+def audit_organization(
+    organization: Node, year: int, month: int, *, now: datetime
+) -> Sequence[AuditedLine]:
+    """Audit a month of one organization. A month that has not begun has no lines."""
+    start, end = month_of(year, month, zone_of(organization.pk))
+    period = Period(start, end, now)
+    if period.until <= start:
+        return ()
+    with TemporaryDirectory(prefix="tidegate-audit-") as folder:
+        _write(Path(folder), organization, period)
+        return _compared(Path(folder), organization.slug, period)
 
 
 def _write(folder: Path, organization: Node, period: Period) -> None:
@@ -105,22 +100,52 @@ def _compared(folder: Path, organization: str, period: Period) -> Sequence[Audit
     with duckdb.connect(config={"memory_limit": _MEMORY_LIMIT, "threads": 2}) as database:
         for name in ("segments", "rates", "charges"):
             database.read_parquet(str(folder / f"{name}.parquet")).create_view(name)
-        found = database.execute(_AUDIT, {"since_s": since_s, "until_s": until_s}).fetchall()
+        found = database.execute(
+            _AUDIT, {"begin_s": _BEGIN_S, "since_s": since_s, "until_s": until_s}
+        ).fetchall()
     return [AuditedLine(organization, *row) for row in found]
 
 
 # Use before the period and until its end, per attempt, class and price; both are priced, and the
 # difference is the cost. A remainder of more than a half is rounded up, and a half to the even one.
+# Where no price of unpaid use applies, that of borrowed use does.
 _AUDIT = """
-WITH use AS (
+WITH classes AS (
+    SELECT *, 'guaranteed' AS usage_class, guaranteed_mgpu AS mgpu FROM segments WHERE fault = ''
+    UNION ALL
+    SELECT *, 'borrowed', borrowed_mgpu - unpaid_mgpu FROM segments WHERE fault = ''
+    UNION ALL
+    SELECT *, 'unpaid', unpaid_mgpu FROM segments
+    UNION ALL
+    SELECT *, 'fault', guaranteed_mgpu + borrowed_mgpu FROM segments WHERE fault <> ''
+),
+use AS (
     SELECT attempt, pool, multiplier_ppm, start_s,
            LEAST(COALESCE(end_s, $until_s), $until_s) AS end_s, usage_class, mgpu
-    FROM (
-        SELECT *, 'guaranteed' AS usage_class, guaranteed_mgpu AS mgpu FROM segments
-        UNION ALL
-        SELECT *, 'borrowed', borrowed_mgpu FROM segments
-    )
+    FROM classes
     WHERE mgpu > 0 AND start_s < $until_s
+),
+lines AS (
+    SELECT pool, usage_class, line, price_nano, start_s, COALESCE(end_s, $until_s) AS end_s
+    FROM rates WHERE start_s < $until_s
+),
+gaps AS (
+    SELECT pool, end_s AS start_s,
+           LEAD(start_s, 1, $until_s) OVER (PARTITION BY pool ORDER BY start_s) AS end_s
+    FROM (
+        SELECT pool, start_s, end_s FROM lines WHERE usage_class = 'unpaid'
+        UNION ALL
+        SELECT DISTINCT pool, $begin_s, $begin_s FROM lines
+    )
+),
+prices AS (
+    SELECT pool, usage_class, line, price_nano, start_s, end_s FROM lines
+    UNION ALL
+    SELECT pool, 'unpaid', line, price_nano, GREATEST(lines.start_s, gaps.start_s),
+           LEAST(lines.end_s, gaps.end_s)
+    FROM lines JOIN gaps USING (pool)
+    WHERE usage_class = 'borrowed'
+      AND lines.start_s < gaps.end_s AND lines.end_s > gaps.start_s
 ),
 audited_use AS (
     SELECT pool, usage_class,
@@ -128,14 +153,15 @@ audited_use AS (
     FROM use GROUP BY pool, usage_class
 ),
 priced AS (
-    SELECT attempt, use.pool, use.usage_class, multiplier_ppm, line, price_nano,
-           SUM(mgpu * (LEAST(use.end_s, $until_s, COALESCE(rates.end_s, $until_s))
-                       - GREATEST(use.start_s, rates.start_s)))::HUGEINT AS until_mgpu_s,
-           SUM(mgpu * GREATEST(0, LEAST(use.end_s, $since_s, COALESCE(rates.end_s, $since_s))
-                       - GREATEST(use.start_s, rates.start_s)))::HUGEINT AS before_mgpu_s
-    FROM use JOIN rates
-      ON rates.pool = use.pool AND rates.usage_class = use.usage_class
-     AND rates.start_s < use.end_s AND COALESCE(rates.end_s, $until_s) > use.start_s
+    SELECT attempt, use.pool, use.usage_class, multiplier_ppm, price_nano,
+           prices.start_s AS priced_from_s,
+           SUM(mgpu * (LEAST(use.end_s, prices.end_s)
+                       - GREATEST(use.start_s, prices.start_s)))::HUGEINT AS until_mgpu_s,
+           SUM(mgpu * GREATEST(0, LEAST(use.end_s, $since_s, prices.end_s)
+                       - GREATEST(use.start_s, prices.start_s)))::HUGEINT AS before_mgpu_s
+    FROM use JOIN prices
+      ON prices.pool = use.pool AND prices.usage_class = use.usage_class
+     AND prices.start_s < use.end_s AND prices.end_s > use.start_s
     GROUP BY ALL
 ),
 products AS (

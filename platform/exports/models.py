@@ -10,6 +10,8 @@ from uuid_utils.compat import uuid7
 from tenants.models import Node, User
 
 PSEUDONYM_KEY_BYTES = 32
+#: Differing lines that an audit keeps. It counts all of them.
+DIFFERENCES_MAX = 100
 #: Progress of a complete file.
 PERMILLE = 1_000
 
@@ -138,3 +140,40 @@ class PseudonymKey(models.Model):
 
     def __str__(self) -> str:
         return f"pseudonym key of {self.organization}"
+
+
+class ChargeAudit(models.Model):
+    """The audit of an organization's month by the worker. Append-only.
+
+    `month` is its first day. `difference_count` of `line_count` sums differ, together by
+    `difference_mgpu_s` and `difference_nano`, without their signs. `differences` are the first
+    `DIFFERENCES_MAX` of them, as `AuditedLine`.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
+    month = models.DateField()
+    audited_at = models.DateTimeField()
+    line_count = models.PositiveIntegerField()
+    difference_count = models.PositiveIntegerField()
+    difference_mgpu_s = models.BigIntegerField()
+    difference_nano = models.BigIntegerField()
+    differences = models.JSONField(default=list)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(difference_count=0, difference_mgpu_s=0, difference_nano=0)
+                & Q(differences=[])
+                | Q(difference_count__gt=0, difference_count__lte=F("line_count"))
+                & Q(difference_mgpu_s__gte=0, difference_nano__gte=0)
+                & (Q(difference_mgpu_s__gt=0) | Q(difference_nano__gt=0)),
+                name="charge_audit_adds_up",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["organization", "month", "-id"], name="charge_audit_by_month"),
+        ]
+
+    def __str__(self) -> str:
+        return f"audit of {self.month:%Y-%m} of {self.organization_id}"

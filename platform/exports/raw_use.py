@@ -24,6 +24,8 @@ SEGMENT_COLUMNS: Sequence[Column] = (
     whole("end_s", lambda row: row[4]),
     whole("guaranteed_mgpu", lambda row: row[5]),
     whole("borrowed_mgpu", lambda row: row[6]),
+    whole("unpaid_mgpu", lambda row: row[7]),
+    text("fault", lambda row: row[8]),
 )
 RATE_COLUMNS: Sequence[Column] = (
     text("line", lambda row: row[0]),
@@ -38,7 +40,7 @@ RATE_COLUMNS: Sequence[Column] = (
 _SEGMENTS = """
 SELECT a.id::text, p.name, a.multiplier_ppm,
        date_part('epoch', s.start)::bigint, date_part('epoch', s."end")::bigint,
-       s.guaranteed_mgpu, s.borrowed_mgpu
+       s.guaranteed_mgpu, s.borrowed_mgpu, s.unpaid_mgpu, s.fault
 FROM billing_meteredattempt a
 JOIN clusters_pool p ON p.id = a.pool_id
 JOIN billing_usagesegment s ON s.attempt_id = a.id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import Task, shared_task
 
 from exports import running
-from exports.auditing import audit_lately
+from exports.nightly_audits import audit_lately
 from exports.turns import only_one
 from primitives.clock import SystemClock
 
@@ -38,7 +38,7 @@ def drop_old_exports() -> None:
     default_retry_delay=_AUDIT_AGAIN_AFTER_S,
 )
 def audit_charges(self: Task[[], None]) -> None:
-    """Audit this month and the last one, and log each difference.
+    """Audit this month and the last one, and store the results.
 
     While another worker writes a file, the audit is put off for a minute.
     """

@@ -370,6 +370,12 @@ PROVIDER_NAME = _text("TIDEGATE_PROVIDER_NAME", "Tidegate")
 EXPORTS_KEPT_DAYS = _int("TIDEGATE_EXPORTS_KEPT_DAYS", 30, low=1, high=3_650)
 EXPORTS_KEPT_MIB_EACH = _int("TIDEGATE_EXPORTS_KEPT_MIB_EACH", 2_048, low=1, high=1_048_576)
 EXPORTS_KEPT_MIB = _int("TIDEGATE_EXPORTS_KEPT_MIB", 10_240, low=1, high=1_048_576)
+#: The token with which a monitoring system reads /metrics. Empty: there is no such address.
+METRICS_TOKEN = _text("TIDEGATE_METRICS_TOKEN", "")
+if METRICS_TOKEN and len(METRICS_TOKEN) < _SECRET_KEY_LENGTH_MIN:
+    raise BadSetting(
+        f"TIDEGATE_METRICS_TOKEN must have at least {_SECRET_KEY_LENGTH_MIN} characters, or none."
+    )
 #: How many records of cycles are kept, for how long, and their total size. The limits apply to
 #: cycles that preempted jobs, and again to cycles that only started jobs.
 CYCLES_KEPT = _int("TIDEGATE_CYCLES_KEPT", 10_000, low=0, high=1_000_000)

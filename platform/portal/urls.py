@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path, re_path
 
-from portal import organization_views, views
+from portal import metrics, organization_views, views
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/organizations", organization_views.Organizations.as_view()),
@@ -19,6 +19,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/openapi.json", views.openapi),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
+    path("metrics", metrics.metrics),
     # The frontend's page serves all other addresses, except those below these words.
     re_path(r"\A(?!(?:api|static|assets|ws|metrics|admin)(?:/|\Z))(?P<path>.*)\Z", views.frontend),
 ]

@@ -25,6 +25,7 @@ _WORDS = {
     "clusters.clusternode": "nodes",
     "clusters.noderequest": "nodes",
     "clusters.poolalias": "other names",
+    "exports.chargeaudit": "audits of its charges",
     "exports.export": "exported files",
     "exports.pseudonymkey": "exported files",
     "jobs.attempt": "jobs",

@@ -295,6 +295,7 @@ TABLE: dict[tuple[str, str], Case] = {
     ("PATCH", "organizations/<uuid:organization_id>/credit-bank"): a_case(
         "401 200 200 403 403 403 403 403 403 403 404", {"cap_s": 604_800}, If_Match='"v1"'
     ),
+    ("GET", "charge-audits"): a_case(CUT_TO_ALL),
     # Exports: those of nlp, for who may see its costs and its jobs.
     ("GET", "exports"): a_case(CUT_TO_ALL),
     ("POST", "exports"): a_case(

@@ -96,6 +96,26 @@ export interface paths {
         patch: operations["change_budget"];
         trace?: never;
     };
+    "/api/v1/charge-audits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the latest audit of each month
+         * @description Each night another program computes the use and the cost of this month and the last one again, from raw use and prices. The list is for people who see the costs of the whole organization, newest first.
+         */
+        get: operations["list_charge_audits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/cluster-kinds": {
         parameters: {
             query?: never;
@@ -2659,6 +2679,15 @@ export interface components {
             id: string;
             kind: string;
         };
+        /** @description Use and cost that differ, of a pool and usage class. */
+        AuditedLine: {
+            audited_mgpu_s: number;
+            audited_nano: number;
+            charged_mgpu_s: number;
+            charged_nano: number;
+            pool: string;
+            usage_class: string;
+        };
         /** @description The job for which another job was preempted. */
         Beneficiary: {
             /** Format: uuid */
@@ -2859,6 +2888,34 @@ export interface components {
          * @enum {string}
          */
         CauseEnum: "only_in_meter" | "only_in_account" | "start_differs" | "end_differs" | "still_running" | "gpus_differ" | "meter_gap" | "account_differs" | "pool_differs" | "second_run" | "native_unmapped" | "account_changed";
+        /** @description The latest audit of an organization's month. */
+        ChargeAudit: {
+            /** Format: date-time */
+            audited_at: string;
+            /** @description 0: all agree to the unit */
+            difference_count: number;
+            /** @description Sum of all differences without signs */
+            difference_mgpu_s: number;
+            /** @description Sum of all differences without signs */
+            difference_nano: number;
+            /** @description At most 100 */
+            differences: components["schemas"]["AuditedLine"][];
+            /** Format: uuid */
+            id: string;
+            /** @description Compared sums, by pool and usage class */
+            line_count: number;
+            /**
+             * Format: date
+             * @description Such as "2026-11"
+             */
+            month: string;
+            organization: string;
+        };
+        ChargeAuditPage: {
+            items: components["schemas"]["ChargeAudit"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description The same usage computed twice: from the segments, and from the rows of teams. */
         ChargebackCheck: {
             is_equal: boolean;
@@ -7705,6 +7762,50 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_charge_audits: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Only this month, such as "2026-11" */
+                month?: string;
+                /** @description Only this organization, by its slug */
+                organization?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChargeAuditPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
                 headers: {
                     [name: string]: unknown;
                 };

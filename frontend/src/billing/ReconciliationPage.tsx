@@ -10,6 +10,7 @@ import { CliLine } from "../ui/CliLine";
 import { useNowMs } from "../ui/now";
 import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
+import { ChargeAudits } from "./ChargeAudits";
 import { ReconciledDay, verdictOf } from "./ReconciledDay";
 import { reconciledMonthQuery, type Reconciliation as Day } from "./reconciliationQueries";
 import "./billing.css";
@@ -95,6 +96,7 @@ function Month() {
           )
         }
       </QueryView>
+      <ChargeAudits month={month} />
     </div>
   );
 }

@@ -36,6 +36,24 @@ describe("the page Reconciliation", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
+  it("shows the nightly audit of the month's charges, and each sum that differs", async () => {
+    open(PAGE);
+    const agrees = await screen.findByRole("region", { name: "Audit of the charges" });
+    expect(await within(agrees).findByText(/12 of 12 sums agree to the unit/)).toHaveTextContent(/^agrees/);
+    expect(within(agrees).queryByRole("table")).toBeNull();
+  });
+
+  it("warns of a bill that differs from its audit", async () => {
+    const { container } = open("/reconciliation?month=2026-10");
+    const differs = await screen.findByRole("region", { name: "Audit of the charges" });
+    expect(await within(differs).findByText(/1 of 12 sums differ/)).toHaveTextContent(/Do not send this month's bill/);
+    const table = within(differs).getByRole("table", { name: "Differences of ai-company" });
+    expect(within(table).getAllByRole("row")[1]).toHaveTextContent(
+      "a100-80gborrowed3,600,0003,600,0001,234,567,890,1251,234,567,890,123",
+    );
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
   it("has weeks from Monday on, in months of every length", () => {
     expect(weeksOf("2027-02").map((week) => week.filter((day) => day !== null).length)).toEqual([7, 7, 7, 7]);
     const leap = weeksOf("2028-02");

@@ -6,7 +6,14 @@ from typing import Any
 
 from rest_framework import serializers
 
-from exports.models import Export, ExportDataset, ExportFormat, ExportState
+from exports.models import (
+    DIFFERENCES_MAX,
+    ChargeAudit,
+    Export,
+    ExportDataset,
+    ExportFormat,
+    ExportState,
+)
 from webapi.serializers import StrictSerializer, TextField, UtcTimeField
 
 
@@ -81,6 +88,31 @@ class ExportSerializer(serializers.Serializer[Export]):
     def get_pool(self, export: Export) -> str | None:
         """Return the name of the pool."""
         return export.pool or None
+
+
+class AuditedLineSerializer(serializers.Serializer[Any]):
+    """Use and cost that differ, of a pool and usage class."""
+
+    pool = serializers.CharField()
+    usage_class = serializers.CharField()
+    charged_mgpu_s = serializers.IntegerField()
+    audited_mgpu_s = serializers.IntegerField()
+    charged_nano = serializers.IntegerField()
+    audited_nano = serializers.IntegerField()
+
+
+class ChargeAuditSerializer(serializers.Serializer[ChargeAudit]):
+    """The latest audit of an organization's month."""
+
+    id = serializers.UUIDField()
+    organization = serializers.CharField(source="organization.slug")
+    month = serializers.DateField(format="%Y-%m", help_text='Such as "2026-11"')
+    audited_at = serializers.DateTimeField()
+    line_count = serializers.IntegerField(help_text="Compared sums, by pool and usage class")
+    difference_count = serializers.IntegerField(help_text="0: all agree to the unit")
+    difference_mgpu_s = serializers.IntegerField(help_text="Sum of all differences without signs")
+    difference_nano = serializers.IntegerField(help_text="Sum of all differences without signs")
+    differences = AuditedLineSerializer(many=True, help_text=f"At most {DIFFERENCES_MAX}")
 
 
 class ExportCreateSerializer(StrictSerializer):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from exports.api.audit_views import ChargeAuditList
 from exports.api.views import ExportDetail, ExportFile, ExportList
 
 urlpatterns: list[URLPattern] = [
+    path("charge-audits", ChargeAuditList.as_view()),
     path("exports", ExportList.as_view()),
     path("exports/<uuid:export_id>", ExportDetail.as_view()),
     path("exports/<uuid:export_id>/file", ExportFile.as_view()),

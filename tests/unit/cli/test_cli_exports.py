@@ -53,6 +53,28 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     return server
 
 
+def test_audits_show_what_differs(server: Server) -> None:
+    """Planted: the filters not sent."""
+    server.routes["GET charge-audits"] = {
+        "items": [
+            {
+                "organization": "ai-company", "month": "2026-10",
+                "audited_at": "2026-11-21T02:00:00Z", "line_count": 12, "difference_count": 1,
+                "difference_nano": 1_002, "difference_mgpu_s": 0,
+            }
+        ],
+        "next": None,
+    }  # fmt: skip
+    ran = server.run("export", "audits", "--month", "2026-10", "--organization", "ai-company")
+    assert ran.out.splitlines()[1].split() == [
+        "ai-company", "2026-10", "2026-11-21T02:00:00Z", "12", "1", "1,002", "0",
+    ]  # fmt: skip
+    sent = server.requests[-1].url.params
+    assert (sent["month"], sent["organization"]) == ("2026-10", "ai-company")
+    server.routes["GET charge-audits"] = {"items": [], "next": None}
+    assert "No audits yet" in server.run("export", "audits").err
+
+
 def test_create_prints_the_id(server: Server) -> None:
     server.routes["POST exports"] = an_export()
     ran = server.run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from io import StringIO
 
 import pytest
@@ -10,12 +10,13 @@ from django.core.management import CommandError, call_command
 
 from billing import charges
 from billing.chargeback import chargeback
+from billing.metering import Observed, UnpaidSpan, record_observed, record_unpaid
 from billing.models import UsageSegment
 from billing.periods import Period
 from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
 from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from exports import auditing
-from exports.auditing import AuditedLine, audit_lately, audit_month
+from exports.auditing import AuditedLine, audit_month
 from quotas.models import OrganizationPolicy
 from tenants.roles import Role
 
@@ -90,23 +91,32 @@ def test_a_wrong_charge_is_found(company: Company, monkeypatch: pytest.MonkeyPat
     assert [line.is_equal for line in audit_month(2026, 11, now=LATER)] == [False] * 3
 
 
-def test_the_daily_audit_logs_each_difference(
-    company: Company, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is of this month and of the last one, across the year.
+def test_unpaid_and_faulty_use_are_audited(company: Company) -> None:
+    """Unpaid use has its own price for some hours, and that of borrowed use in between.
 
-    Planted: this month alone."""
-    assert audit_lately(LATER) == 0
-    asked: list[tuple[int, int]] = []
-
-    def differing(year: int, month: int, *, now: datetime) -> list[AuditedLine]:
-        asked.append((year, month))
-        return [AuditedLine("ai-company", "h100", "borrowed", 1, 1, 2, month)]
-
-    monkeypatch.setattr(auditing, "audit_month", differing)
-    assert audit_lately(datetime(2027, 1, 2, tzinfo=UTC)) == 2
-    assert asked == [(2026, 12), (2027, 1)]
-    assert "audited_nano=12" in caplog.text
+    Planted, in the audit: unpaid use counted as borrowed; a fault with a price; the gap of the last
+    price left out."""
+    a_rate_card(company.organization, {"unpaid": 333_333_333}, start=2 * HOUR, end=3 * HOUR)
+    a_rate_card(company.organization, {"unpaid": 777_777_777}, start=5 * HOUR, end=6 * HOUR + 1)
+    unpaid = a_metered_attempt(company.nlp, -5, 9 * HOUR, mgpu=777, guaranteed_mgpu=111)
+    record_unpaid(
+        [UnpaidSpan(unpaid.pk, at(0), at(8 * HOUR + 13), 555)],
+        organization_id=company.organization.pk,
+        pool_id=company.pool.pk,
+        start=at(0),
+        end=at(9 * HOUR),
+        now=LATER,
+    )
+    faulty = a_metered_attempt(company.vision, 0, 2 * HOUR, mgpu=64_001, guaranteed_mgpu=1)
+    record_observed([Observed(faulty.pk, "fault", at(HOUR), reason="node_failed")], LATER)
+    lines = {
+        line.usage_class: line for line in audit_month(2026, 11, now=LATER) if line.pool == "h100"
+    }
+    assert {name: line.is_equal for name, line in lines.items()} == {
+        "borrowed": True, "fault": True, "guaranteed": True, "unpaid": True,
+    }  # fmt: skip
+    assert lines["unpaid"].audited_mgpu_s == 555 * (8 * HOUR + 13)
+    assert (lines["fault"].audited_mgpu_s, lines["fault"].audited_nano) == (64_001 * HOUR, 0)
 
 
 def test_a_lost_segment_is_lost_in_both(company: Company) -> None:
