@@ -10,7 +10,6 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from billing.models import UsageClass
 from billing.periods import Period
 from billing.scopes import (
     currencies_of,
@@ -20,7 +19,7 @@ from billing.scopes import (
     team_and_pool,
     teams_of,
 )
-from billing.usage_sql import CHARGES
+from billing.usage_sql import CHARGES, CLASSES
 from clusters.models import Pool
 from tenants.access import Actor
 from tenants.models import Node
@@ -130,10 +129,6 @@ def _batches(scope: Mapping[str, Any]) -> Iterator[list[tuple[Any, ...]]]:
             yield batch
 
 
-#: By the numbers of the SQL.
-_CLASSES = {number: usage_class.value for number, usage_class in enumerate(UsageClass, 1)}
-
-
 def _charge(
     row: Sequence[Any],
     day: Period,
@@ -159,7 +154,7 @@ def _charge(
         cluster=cluster,
         pool=pool.name,
         device=pool.kind.value,
-        usage_class=_CLASSES[usage_class],
+        usage_class=CLASSES[usage_class],
         priority_class=priority_class,
         multiplier_ppm=multiplier_ppm,
         job_id=job_id,

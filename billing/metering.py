@@ -60,6 +60,7 @@ class Grant:
     cluster_id: UUID
     priority_class: str
     multiplier_ppm: int
+    job_type: str
     mgpu: int
     guaranteed_mgpu: int
     at: datetime
@@ -120,6 +121,7 @@ def register_attempts(grants: Sequence[Grant], *, now: datetime) -> None:
                 "priority_class": grant.priority_class,
                 "multiplier_ppm": grant.multiplier_ppm,
                 "use_factor_percent": grant.use_factor_percent,
+                "job_type": grant.job_type,
                 "mgpu": grant.mgpu,
                 "classed_at": times[grant.attempt_id].counts,
                 "guaranteed_mgpu": grant.guaranteed_mgpu,

@@ -50,7 +50,8 @@ class MeteredAttempt(models.Model):
 
     `id` is the attempt's. `multiplier_ppm` is the price multiplier of its priority class at that
     time, and `use_factor_percent` how much of its use counts for fair-share. `MeteredParty` ensures
-    that the named objects exist. From `classed_at` on, `guaranteed_mgpu` are inside the team's
+    that the named objects exist. `job_type` is the job's, or empty in attempts from before it was
+    metered. From `classed_at` on, `guaranteed_mgpu` are inside the team's
     guarantee, until an event changes that. An older account has an event for its first class too.
     """
 
@@ -74,6 +75,7 @@ class MeteredAttempt(models.Model):
     priority_class = models.CharField(max_length=63)
     multiplier_ppm = models.PositiveIntegerField(default=PPM)
     use_factor_percent = models.PositiveIntegerField(default=100)
+    job_type = models.CharField(max_length=12, blank=True, default="", db_default="")
     mgpu = models.BigIntegerField()
     classed_at = models.DateTimeField(null=True)
     guaranteed_mgpu = models.BigIntegerField(null=True)

@@ -21,10 +21,13 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from billing.models import UsageClass
 from billing.rating import cost_of_shifted_sql, shifted_sql
 
 #: account = team number * this + pool number, both from 1.
 POOLS_MAX = 10_000
+#: The usage classes by the numbers that the statements use for them.
+CLASSES = {number: usage_class.value for number, usage_class in enumerate(UsageClass, 1)}
 
 # Later than all times of segments, for rate lines and gaps without an end.
 _EVER = 1 << 60

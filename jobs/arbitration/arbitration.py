@@ -217,6 +217,7 @@ class _Started(NamedTuple):
     user_id: UUID
     pool_id: UUID
     name: str
+    type: str
     attempt_number: int
     priority_class: str
     multiplier_ppm: int
@@ -231,7 +232,7 @@ def _mark_starting(planned: Mapping[UUID, Start]) -> list[tuple[_Started, _Grant
         cursor.execute(
             f"""
             SELECT j.id, j.organization_id, j.team_id, j.user_id, j.pool_id, j.name,
-                   {NEXT_NUMBER}, c.name, c.price_multiplier_ppm, c.use_factor_percent,
+                   j.type, {NEXT_NUMBER}, c.name, c.price_multiplier_ppm, c.use_factor_percent,
                    j.attempt_number
             FROM jobs_job j JOIN quotas_priorityclass c ON c.id = j.priority_class_id
             WHERE j.id = ANY(%s::uuid[]) AND j.state = 'queued'
@@ -390,6 +391,7 @@ def _grant(job: _Started, attempt: _Granted, now: datetime) -> Grant:
         cluster_id=attempt.cluster_id,
         priority_class=job.priority_class,
         multiplier_ppm=job.multiplier_ppm,
+        job_type=job.type,
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
         at=now,

@@ -371,6 +371,7 @@ def _register(job: Job, attempt: Attempt, now: datetime) -> None:
         cluster_id=attempt.cluster_id,
         priority_class=job.priority_class.name,
         multiplier_ppm=job.priority_class.price_multiplier_ppm,
+        job_type=job.type,
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
         at=attempt.granted_at,

@@ -599,6 +599,7 @@ def _grant(owner: Owner, job: Job, attempt: Attempt) -> Grant:
         cluster_id=attempt.cluster_id,
         priority_class=owner.priority_class.name,
         multiplier_ppm=owner.priority_class.price_multiplier_ppm,
+        job_type=job.type,
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
         at=attempt.granted_at,

@@ -3,130 +3,122 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from datetime import date
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime
+from typing import NamedTuple
 from uuid import UUID
 
-from billing.chargeback import Row, chargeback
-from billing.models import UsageClass
-from billing.periods import Period
+from django.db.models import Max
+
+from billing.daily_charges import Charged, ChargedUse, charges_between
 from periods.models import BillingPeriod, ChargeRow
-from periods.months import Month
-from tenants.access import Actor
-from tenants.models import Node
+from periods.months import Month, month_of
 
 #: The most closed months before a month whose late facts become corrections in it.
 CORRECTED_MONTHS_MAX = 12
-
-#: First day of the month, day, team, its path, pool, device and usage class.
-Key = tuple[date, date, UUID, str, str, str, str]
-#: Use, its unpriced part (milli-GPU-seconds), and cost (nano-currency).
-Sums = tuple[int, int, int]
+#: Rows that are in memory at once, beside those of a day.
+BATCH_ROWS = 5_000
 
 
-def charges_of(month: Month, organization: Node, actor: Actor) -> dict[Key, Sums]:
-    """Return the charges of the month by the meter and the prices now, without zeros."""
-    found: dict[Key, Sums] = {}
+class DayCharge(NamedTuple):
+    """A charge of a day in a month, whose first day is `month`. Corrections may be negative."""
+
+    is_correction: bool
+    month: date
+    day: date
+    use: ChargedUse
+    charged: Charged
+
+
+def charges_of(month: Month, organization_id: UUID) -> Iterator[DayCharge]:
+    """Yield the charges of the month by the meter and the prices now, day by day."""
     for day, start, end in month.days():
-        report = chargeback(
-            actor=actor,
-            period=Period(start, end, as_of=end),
-            node_path=organization.display_path,
-        )
-        for row in report.team_rows:
-            for usage_class, sums in _by_class(row):
-                if any(sums):
-                    key = (
-                        month.first,
-                        day,
-                        row.node.pk,
-                        row.node.display_path,
-                        row.pool,
-                        row.device.value,
-                        usage_class,
-                    )
-                    found[key] = sums
-    return found
+        found = charges_between(organization_id, start, end)
+        yield from _sorted(False, month, day, found)
 
 
-def _by_class(row: Row) -> Iterable[tuple[str, Sums]]:
-    amounts = row.amounts
-    yield (
-        UsageClass.GUARANTEED.value,
-        (
-            amounts.guaranteed_mgpu_s,
-            amounts.unpriced_guaranteed_mgpu_s,
-            amounts.guaranteed_cost_nano,
-        ),
-    )
-    yield (
-        UsageClass.BORROWED.value,
-        (amounts.borrowed_mgpu_s, amounts.unpriced_borrowed_mgpu_s, amounts.borrowed_cost_nano),
-    )
-
-
-def corrections_of(
-    closed: Iterable[tuple[BillingPeriod, Month]], organization: Node, actor: Actor
-) -> dict[Key, Sums]:
-    """Return what the charges of closed months lack by now, with the sign of the change.
+def corrections_of(closed: Iterable[BillingPeriod], organization_id: UUID) -> Iterator[DayCharge]:
+    """Yield what the charges of closed months lack by now, with the sign of the change.
 
     Corrections in later months count as charged.
     """
-    found: dict[Key, Sums] = {}
-    for period, month in closed:
-        fresh = charges_of(month, organization, actor)
-        frozen = _frozen(period)
-        for key in fresh.keys() | frozen.keys():
-            now, was = fresh.get(key, (0, 0, 0)), frozen.get(key, (0, 0, 0))
-            change = (now[0] - was[0], now[1] - was[1], now[2] - was[2])
-            if any(change):
-                found[key] = change
-    return found
+    for period in closed:
+        month = month_of(period)
+        for day, start, end in month.days():
+            fresh = charges_between(organization_id, start, end)
+            frozen = _frozen(organization_id, month, day)
+            changes: dict[ChargedUse, Charged] = {}
+            for use in fresh.keys() | frozen.keys():
+                now, was = fresh.get(use, _NOTHING), frozen.get(use, _NOTHING)
+                change = Charged(now.mgpu_s - was.mgpu_s, now.cost_nano - was.cost_nano)
+                if any(change):
+                    changes[use] = change
+            yield from _sorted(True, month, day, changes)
 
 
-def _frozen(period: BillingPeriod) -> Mapping[Key, Sums]:
-    """Return what closed months charge for the use of one of them."""
-    sums: dict[Key, list[int]] = defaultdict(lambda: [0, 0, 0])
-    rows = ChargeRow.objects.filter(period__organization=period.organization_id, month=period.month)
-    for row in rows:
-        key = (
-            row.month,
-            row.day,
-            row.team_id,
-            row.team_path,
-            row.pool,
-            row.device,
-            row.usage_class,
+_NOTHING = Charged(0, 0)
+
+
+def _sorted(
+    is_correction: bool, month: Month, day: date, found: Mapping[ChargedUse, Charged]
+) -> Iterator[DayCharge]:
+    for use in sorted(found, key=lambda use: (use.team_path, *map(str, use))):
+        yield DayCharge(is_correction, month.first, day, use, found[use])
+
+
+def _frozen(organization_id: UUID, month: Month, day: date) -> Mapping[ChargedUse, Charged]:
+    """Return what closed months charge for the use on a day of one of them."""
+    sums: dict[ChargedUse, Charged] = defaultdict(lambda: _NOTHING)
+    rows = ChargeRow.objects.filter(
+        period__organization=organization_id, month=month.first, day=day
+    )
+    for *values, mgpu_s, cost_nano in rows.values_list(*ChargedUse._fields, *Charged._fields):
+        use = ChargedUse(*values)
+        before = sums[use]
+        sums[use] = Charged(before.mgpu_s + mgpu_s, before.cost_nano + cost_nano)
+    return sums
+
+
+def rows_of(period: BillingPeriod, charges: Iterable[DayCharge]) -> Iterator[ChargeRow]:
+    """Yield the charges as rows of a month, numbered from 1."""
+    for number, charge in enumerate(charges, 1):
+        yield ChargeRow(
+            period=period,
+            number=number,
+            is_correction=charge.is_correction,
+            month=charge.month,
+            day=charge.day,
+            **charge.use._asdict(),
+            **charge.charged._asdict(),
         )
-        for place, amount in enumerate((row.mgpu_s, row.unpriced_mgpu_s, row.cost_nano)):
-            sums[key][place] += amount
-    return {key: (total[0], total[1], total[2]) for key, total in sums.items()}
 
 
-def rows_of(
-    period: BillingPeriod, charges: Mapping[Key, Sums], corrections: Mapping[Key, Sums]
-) -> list[ChargeRow]:
-    """Return the numbered rows of a month: charges before corrections, each in the same order."""
-    rows: list[ChargeRow] = []
-    for is_correction, found in ((False, charges), (True, corrections)):
-        for key in sorted(found, key=lambda key: (key[1], key[3], *map(str, key))):
-            month, day, team_id, team_path, pool, device, usage_class = key
-            mgpu_s, unpriced_mgpu_s, cost_nano = found[key]
-            rows.append(
-                ChargeRow(
-                    period=period,
-                    number=len(rows) + 1,
-                    is_correction=is_correction,
-                    month=month,
-                    day=day,
-                    team_id=team_id,
-                    team_path=team_path,
-                    pool=pool,
-                    device=device,
-                    usage_class=usage_class,
-                    mgpu_s=mgpu_s,
-                    unpriced_mgpu_s=unpriced_mgpu_s,
-                    cost_nano=cost_nano,
-                )
-            )
-    return rows
+def closed_until(organization_id: UUID) -> datetime | None:
+    """Return the end of the last closed month of an organization, or None.
+
+    Months close in their order, so all use before then is frozen, and none after it.
+    """
+    closed = BillingPeriod.objects.filter(organization=organization_id)
+    end: datetime | None = closed.aggregate(end=Max("end"))["end"]
+    return end
+
+
+def frozen_charges(organization_id: UUID, start: datetime, end: datetime) -> Iterator[ChargeRow]:
+    """Yield the charges of closed months in `[start, end)`, by month and number.
+
+    They never change, so the same span of closed months always has the same charges. Charges count
+    on their day, in the time zone of their month; days that are partly outside are left out.
+    Corrections count in the month in which they are booked, if all of it is inside. Open months
+    have no frozen charges: see `closed_until`.
+    """
+    periods = BillingPeriod.objects.filter(
+        organization=organization_id, start__lt=end, end__gt=start
+    )
+    for period in periods.order_by("start"):
+        days = [
+            day for day, since, until in month_of(period).days() if start <= since and until <= end
+        ]
+        rows = period.rows.order_by("number")
+        if period.start < start or period.end > end:
+            rows = rows.filter(is_correction=False, day__in=days)
+        yield from rows.iterator(chunk_size=BATCH_ROWS)

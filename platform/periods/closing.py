@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+from itertools import chain, islice
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django.db import transaction
 from django.db.models import Min
@@ -16,10 +16,16 @@ from bank.settling import zone_of
 from billing.confirmations import UnconfirmedDay, unconfirmed_days
 from billing.models import RateCard, UsageSegment
 from live.publishing import COSTS, publish
-from periods.charges import CORRECTED_MONTHS_MAX, charges_of, corrections_of, rows_of
-from periods.digests import digest_of
+from periods.charges import (
+    BATCH_ROWS,
+    CORRECTED_MONTHS_MAX,
+    charges_of,
+    corrections_of,
+    rows_of,
+)
+from periods.digests import PeriodDigest
 from periods.models import BillingPeriod, ChargeRow
-from periods.months import Month, after, first_day, month_in
+from periods.months import Month, after, first_day, month_in, month_of
 from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import Actor
 from tenants.models import Node, NodeKind
@@ -74,7 +80,7 @@ def months_of(organization: Node, *, now: datetime) -> list[MonthView]:
     """Return the months from the first use on, newest first, at most 24."""
     closed = list(BillingPeriod.objects.filter(organization=organization).order_by("-start"))
     views = [
-        MonthView(organization, _closed_month(period), PeriodState.CLOSED, (), period)
+        MonthView(organization, month_of(period), PeriodState.CLOSED, (), period)
         for period in closed[:MONTHS_MAX]
     ]
     month = _next_month(organization, closed[0] if closed else None)
@@ -120,18 +126,17 @@ def close_month(
             reason=reason if view.unconfirmed else "",
         )
         earlier = BillingPeriod.objects.filter(organization=organization).order_by("-start")
-        rows = rows_of(
-            period,
-            charges_of(view.month, organization, actor),
-            corrections_of(
-                [(one, _closed_month(one)) for one in earlier[:CORRECTED_MONTHS_MAX]],
-                organization,
-                actor,
-            ),
+        charges = chain(
+            charges_of(view.month, organization.pk),
+            corrections_of(reversed(earlier[:CORRECTED_MONTHS_MAX]), organization.pk),
         )
-        period.row_count, period.digest = len(rows), digest_of(period, rows)
+        digest = PeriodDigest(period)
         # The rows come first: the database accepts none for a period that exists.
-        ChargeRow.objects.bulk_create(rows, batch_size=5_000)
+        rows = rows_of(period, charges)
+        while batch := list(islice(rows, BATCH_ROWS)):
+            ChargeRow.objects.bulk_create(batch)
+            digest.add(batch)
+        period.row_count, period.digest = digest.row_count, digest.hexdigest()
         period.save(force_insert=True)
         record(
             action="period.closed",
@@ -182,10 +187,6 @@ def _view(organization: Node, month: Month, *, is_first: bool, now: datetime) ->
             break
         unconfirmed.append(day)
     return MonthView(organization, month, state, tuple(unconfirmed), None)
-
-
-def _closed_month(period: BillingPeriod) -> Month:
-    return Month(period.month, period.start, period.end, ZoneInfo(period.time_zone))
 
 
 def _next_month(organization: Node, last: BillingPeriod | None) -> Month | None:

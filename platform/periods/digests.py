@@ -18,27 +18,53 @@ def canonical_line(row: ChargeRow) -> bytes:
         row.day.isoformat(),
         str(row.team_id),
         row.team_path,
+        str(row.user_id),
+        row.username,
         row.pool,
         row.device,
+        row.cluster,
         row.usage_class,
+        row.fault,
+        row.priority_class,
+        row.multiplier_ppm,
+        row.job_type,
+        None if row.rate_line_id is None else str(row.rate_line_id),
+        row.price_nano,
         row.mgpu_s,
-        row.unpriced_mgpu_s,
         row.cost_nano,
     ]
     return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
+class PeriodDigest:
+    """The digest of a month, over its rows so far. `row_count` is their number."""
+
+    def __init__(self, period: BillingPeriod) -> None:
+        """Begin with the month itself."""
+        head = [
+            str(period.organization_id),
+            period.month.isoformat(),
+            int(period.start.timestamp()),
+            int(period.end.timestamp()),
+            period.time_zone,
+            period.currency,
+        ]
+        self._digest = hashlib.sha256(json.dumps(head, separators=(",", ":")).encode() + b"\n")
+        self.row_count = 0
+
+    def add(self, rows: Iterable[ChargeRow]) -> None:
+        """Add the next rows, in the order of their numbers."""
+        for row in rows:
+            self._digest.update(canonical_line(row))
+            self.row_count += 1
+
+    def hexdigest(self) -> str:
+        """Return the digest in hexadecimal digits."""
+        return self._digest.hexdigest()
+
+
 def digest_of(period: BillingPeriod, rows: Iterable[ChargeRow]) -> str:
     """Return the digest of `period` with `rows` in the order of their numbers."""
-    head = [
-        str(period.organization_id),
-        period.month.isoformat(),
-        int(period.start.timestamp()),
-        int(period.end.timestamp()),
-        period.time_zone,
-        period.currency,
-    ]
-    digest = hashlib.sha256(json.dumps(head, separators=(",", ":")).encode() + b"\n")
-    for row in rows:
-        digest.update(canonical_line(row))
+    digest = PeriodDigest(period)
+    digest.add(rows)
     return digest.hexdigest()

@@ -8,7 +8,8 @@ from django.db import models
 from django.db.models import F, Func, Q
 from uuid_utils.compat import uuid7
 
-from tenants.models import Node
+from billing.models import RateLine
+from tenants.models import Node, User
 
 REASON_LENGTH_MAX = 500
 
@@ -58,11 +59,11 @@ class BillingPeriod(models.Model):
 
 
 class ChargeRow(models.Model):
-    """A charge of a closed month: use of a pool by a team on a day, in one class.
+    """A charge of a closed month: use on a day by everything that reports group by.
 
-    `day` is the day of the use in the zone of its month, whose first day is `month`. A correction
-    changes the charge of a day in an earlier month, and may be negative. `team_path` is the team's
-    path at the time of use.
+    The fields from `team` to `price_nano` are those of `billing.daily_charges.ChargedUse`. `day` is
+    the day of the use in the zone of its month, whose first day is `month`. A correction changes
+    the charges of a day in an earlier month, and may be negative.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -73,22 +74,41 @@ class ChargeRow(models.Model):
     day = models.DateField()
     team = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
     team_path = models.CharField(max_length=1024)
+    user = models.ForeignKey(User, models.PROTECT, related_name="+", db_index=False)
+    username = models.CharField(max_length=63)
     pool = models.CharField(max_length=63)
     device = models.CharField(max_length=8)
+    cluster = models.CharField(max_length=63)
     usage_class = models.CharField(max_length=10)
+    fault = models.CharField(max_length=11, blank=True)
+    priority_class = models.CharField(max_length=63)
+    multiplier_ppm = models.PositiveIntegerField()
+    job_type = models.CharField(max_length=12, blank=True)
+    rate_line = models.ForeignKey(
+        RateLine, models.PROTECT, null=True, related_name="+", db_index=False
+    )
+    price_nano = models.BigIntegerField(null=True)
     mgpu_s = models.BigIntegerField()
-    unpriced_mgpu_s = models.BigIntegerField()
     cost_nano = models.BigIntegerField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["period", "number"], name="charge_row_has_a_number"),
             models.CheckConstraint(
-                condition=Q(is_correction=True)
-                | Q(mgpu_s__gte=0, unpriced_mgpu_s__gte=0, cost_nano__gte=0),
+                condition=Q(is_correction=True) | Q(mgpu_s__gt=0, cost_nano__gte=0),
                 name="only_corrections_are_negative",
             ),
+            models.CheckConstraint(
+                condition=Q(usage_class="fault", rate_line=None, price_nano=0)
+                | (~Q(usage_class="fault") & Q(rate_line__isnull=False, price_nano__isnull=False))
+                | (~Q(usage_class="fault") & Q(rate_line=None, price_nano=None, cost_nano=0)),
+                name="charge_row_costs_its_price",
+            ),
+            models.CheckConstraint(
+                condition=Q(usage_class="fault") | Q(fault=""), name="only_faults_have_a_reason"
+            ),
         ]
+        indexes = [models.Index(fields=["day", "period"], name="charge_row_by_day")]
 
     def __str__(self) -> str:
         return f"row {self.number} of {self.period_id}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from periods.models import BillingPeriod
 from primitives.errors import InvalidRequest
 
 _MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])", re.ASCII)
@@ -39,6 +40,11 @@ class Month:
 def month_in(first: date, zone: ZoneInfo) -> Month:
     """Return the month that begins on `first` in the zone."""
     return Month(first, _midnight(first, zone), _midnight(after(first), zone), zone)
+
+
+def month_of(period: BillingPeriod) -> Month:
+    """Return the month of a closed one, as it was at its closing."""
+    return Month(period.month, period.start, period.end, ZoneInfo(period.time_zone))
 
 
 def after(first: date) -> date:

@@ -43,6 +43,7 @@ def a_grant_of(
     mgpu: int = 8_000,
     guaranteed_mgpu: int | None = None,
     priority_class: str = "normal",
+    job_type: str = "training",
     granted: int = 0,
 ) -> Grant:
     return Grant(
@@ -57,6 +58,7 @@ def a_grant_of(
         cluster_id=a_cluster().pk,
         priority_class=priority_class,
         multiplier_ppm=multiplier_ppm,
+        job_type=job_type,
         mgpu=mgpu,
         guaranteed_mgpu=mgpu if guaranteed_mgpu is None else guaranteed_mgpu,
         at=at(granted),
@@ -94,6 +96,7 @@ def a_metered_attempt(
     mgpu: int = 8_000,
     guaranteed_mgpu: int | None = None,
     priority_class: str = "normal",
+    job_type: str = "training",
     now: datetime = LATER,
 ) -> MeteredAttempt:
     """An attempt over [start, end) seconds of DAY; `classes` are (second, guaranteed_mgpu).
@@ -111,6 +114,7 @@ def a_metered_attempt(
         mgpu=mgpu,
         guaranteed_mgpu=guaranteed_mgpu,
         priority_class=priority_class,
+        job_type=job_type,
         granted=0 if start is None else start,
     )
     attempt = register_attempt(grant, now=now)

@@ -314,7 +314,8 @@ def fill(queued: int, running: int, nodes: int) -> None:
                 attempt_id=attempt.id, job_id=attempt.job_id, job_name=attempt.job.name, number=1,
                 organization_id=organization.id, team_id=attempt.job.team_id, user_id=user.id,
                 pool_id=pool.id, cluster_id=cluster.id,
-                priority_class="normal", multiplier_ppm=1_000_000, mgpu=attempt.mgpu,
+                priority_class="normal", multiplier_ppm=1_000_000,
+                job_type=attempt.job.type, mgpu=attempt.mgpu,
                 guaranteed_mgpu=0, at=attempt.started_at,
             )
             for attempt in attempts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Q, Sum
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -90,7 +90,9 @@ class PeriodDetailSerializer(PeriodSerializer):
             ChargeRow.objects.filter(period=view.period)
             .values(*names)
             .annotate(
-                mgpu_s_sum=Sum("mgpu_s"), unpriced_sum=Sum("unpriced_mgpu_s"), cost=Sum("cost_nano")
+                mgpu_s_sum=Sum("mgpu_s"),
+                unpriced_sum=Sum("mgpu_s", filter=Q(price_nano=None), default=0),
+                cost=Sum("cost_nano"),
             )
             .order_by("is_correction", "team_path", "pool", "usage_class")
         )

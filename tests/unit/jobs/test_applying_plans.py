@@ -86,6 +86,7 @@ def a_running_attempt(job: Job, company: Company, *, started: bool = True) -> At
                 cluster_id=company.cluster.id,
                 priority_class="normal",
                 multiplier_ppm=1_000_000,
+                job_type=job.type,
                 mgpu=job.mgpu,
                 guaranteed_mgpu=0,
                 at=NOW,

@@ -439,6 +439,7 @@ def end_at_limit(company: Company, attempt: Attempt, after_s: int) -> Job:
         cluster_id=company.cluster.id,
         priority_class="normal",
         multiplier_ppm=1_000_000,
+        job_type=job.type,
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.mgpu,
         at=NOW,

@@ -62,6 +62,7 @@ def a_running_attempt(company: Company) -> Attempt:
                 cluster_id=company.cluster.id,
                 priority_class="normal",
                 multiplier_ppm=1_000_000,
+                job_type=job.type,
                 mgpu=8000,
                 guaranteed_mgpu=8000,
                 at=NOW,

@@ -52,6 +52,7 @@ def started(job: Job, company: Company, number: int) -> Attempt:
         cluster_id=company.cluster.id,
         priority_class="normal",
         multiplier_ppm=1_000_000,
+        job_type=job.type,
         mgpu=attempt.mgpu,
         guaranteed_mgpu=attempt.mgpu,
         at=NOW,

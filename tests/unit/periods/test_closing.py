@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, transaction
@@ -15,9 +14,10 @@ from billing.periods import Period
 from billing.reconciliation_models import Reconciliation
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at, record_ended
+from builders.period_builders import DECEMBER, DUE, GPU_HOUR, close
 from builders.portal_builders import Company, a_company, an_actor
 from clusters.models import CapacitySegment
-from periods.closing import close_month, months_of
+from periods.closing import months_of
 from periods.digests import digest_of
 from periods.models import BillingPeriod, ChargeRow
 from primitives.errors import Conflict, Forbidden, NotFound
@@ -26,10 +26,6 @@ from tenants.access import Actor
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
-
-DECEMBER = datetime(2026, 12, 1, tzinfo=UTC)
-DUE = DECEMBER + timedelta(hours=72)
-GPU_HOUR = 3_600_000
 
 
 @pytest.fixture
@@ -58,10 +54,6 @@ def all_green(company: Company, first: date, count: int, status: str = "green") 
         )
 
 
-def close(company: Company, actor: Actor, name: str, reason: str = "", now: datetime = DUE) -> Any:
-    return close_month(company.organization.pk, name, reason, actor=actor, now=now)
-
-
 def test_a_month_is_closed_after_its_grace_with_green_days(company: Company, fiona: Actor) -> None:
     """Against: the grace counted from the start; a day that was never compared taken for green."""
     a_metered_attempt(company.nlp)
@@ -82,7 +74,10 @@ def test_a_month_is_closed_after_its_grace_with_green_days(company: Company, fio
         *(1, date(2026, 11, 1), "ai-company/research/nlp", "h100"),
         "guaranteed",
     )
-    assert (row.mgpu_s, row.unpriced_mgpu_s, row.cost_nano) == (8 * GPU_HOUR, 0, 16_000_000_000)
+    assert (row.mgpu_s, row.price_nano, row.cost_nano) == (
+        *(8 * GPU_HOUR, 2_000_000_000),
+        16_000_000_000,
+    )
     event = AuditEvent.objects.get(action="period.closed")
     assert event.detail == {"month": "2026-11", "digest": period.digest, "reason": ""}
     with pytest.raises(Conflict, match="is closed already"):
