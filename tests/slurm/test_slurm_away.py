@@ -86,7 +86,7 @@ def test_a_cluster_that_is_away_is_made_up_for(how: str, rig: SlurmRig, tmp_path
         with away:
             began = time.monotonic()
             waiting = submit("local", 10)
-            told = [took_s(batch, 15) for batch in (submit("here", 3) for _ in range(5))]
+            told = [took_s(batch, BACK_WITHIN_S) for batch in (submit("here", 3) for _ in range(5))]
             everything += waiting + list(Job.objects.filter(cluster=here))
             time.sleep(max(0.0, AWAY_S - (time.monotonic() - began)))
             assert not any(on_slurm.proofs_of(job) for job in waiting)
