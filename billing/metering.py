@@ -229,14 +229,11 @@ def attempts_not_folded(ids: Collection[UUID]) -> frozenset[UUID]:
         mgpu_of[pk] = mgpu
         events[pk] = [] if at is None else [_Fact(pk, "classed", at, guaranteed_mgpu, None)]
     _add_events(events)
-    stored: dict[UUID, set[Segment]] = defaultdict(set)
-    for row in UsageSegment.objects.filter(attempt_id__in=mgpu_of):
-        segment = Segment(row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu)
-        stored[row.attempt_id].add(segment)
+    stored, unpaid = _stored_segments(mgpu_of), _unpaid_uses(mgpu_of)
     return frozenset(
         pk
         for pk, mgpu in mgpu_of.items()
-        if set(fold((_event(fact) for fact in events[pk]), mgpu=mgpu)) != stored[pk]
+        if set(fold(map(_event, events[pk]), mgpu=mgpu, unpaid=unpaid[pk])) != stored[pk].keys()
     )
 
 
@@ -454,16 +451,7 @@ def _refold(
     now: datetime,
 ) -> None:
     """Update the stored segments of `attempts` to the fold of their events and unpaid use."""
-    stored: dict[UUID, dict[Segment, int]] = defaultdict(dict)
-    for row in UsageSegment.objects.filter(attempt_id__in=attempts):
-        segment = Segment(
-            row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu, row.unpaid_mgpu, row.fault
-        )
-        stored[row.attempt_id][segment] = row.pk
-    unpaid: dict[UUID, list[Unpaid]] = defaultdict(list)
-    uses = UnpaidUse.objects.filter(attempt_id__in=attempts)
-    for pk, start, end, mgpu in uses.values_list("attempt_id", "start", "end", "mgpu"):
-        unpaid[pk].append(Unpaid(start, end, mgpu))
+    stored, unpaid = _stored_segments(attempts), _unpaid_uses(attempts)
     superseded: list[int] = []
     fresh: list[UsageSegment] = []
     late: list[LateUse] = []
@@ -486,6 +474,26 @@ def _refold(
         LateUse.objects.bulk_create(late)
     if changed:
         ChangedUse.objects.bulk_create(changed)
+
+
+def _stored_segments(ids: Iterable[UUID]) -> dict[UUID, dict[Segment, int]]:
+    """Return the stored segments of attempts, with their ids."""
+    stored: dict[UUID, dict[Segment, int]] = defaultdict(dict)
+    for row in UsageSegment.objects.filter(attempt_id__in=ids):
+        segment = Segment(
+            row.start, row.end, row.guaranteed_mgpu, row.borrowed_mgpu, row.unpaid_mgpu, row.fault
+        )
+        stored[row.attempt_id][segment] = row.pk
+    return stored
+
+
+def _unpaid_uses(ids: Iterable[UUID]) -> dict[UUID, list[Unpaid]]:
+    """Return the unpaid use of attempts."""
+    unpaid: dict[UUID, list[Unpaid]] = defaultdict(list)
+    uses = UnpaidUse.objects.filter(attempt_id__in=ids)
+    for pk, start, end, mgpu in uses.values_list("attempt_id", "start", "end", "mgpu"):
+        unpaid[pk].append(Unpaid(start, end, mgpu))
+    return unpaid
 
 
 _KINDS: Mapping[str, EventKind] = {

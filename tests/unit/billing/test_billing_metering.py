@@ -13,10 +13,13 @@ from uuid_utils.compat import uuid7
 from billing.metering import (
     AttemptNotMetered,
     Observed,
+    UnpaidSpan,
+    attempts_not_folded,
     record_classed,
     record_lost,
     record_observed,
     record_started,
+    record_unpaid,
     register_attempts,
 )
 from billing.models import MeterAnomaly, MeteredAttempt, MeterEvent, UsageSegment
@@ -26,6 +29,7 @@ from builders.billing_builders import (
     a_metered_attempt,
     at,
     record_ended,
+    record_fault,
     register_attempt,
 )
 from builders.portal_builders import a_company
@@ -232,3 +236,25 @@ def test_a_thousand_attempts_take_as_many_statements_as_one() -> None:
         statements.append((len(registering), len(classing)))
     assert statements[0] == statements[1]
     assert UsageSegment.objects.filter(start=at(30), borrowed_mgpu=8_000).count() == 2
+
+
+def test_use_that_is_free_or_unpaid_is_the_fold_of_its_events_too() -> None:
+    """Only the attempt whose segment was changed by hand is named.
+
+    Planted: the fold without unpaid use, and segments without their fault, so that reconciliation
+    called a changed account a difference of the meter.
+    """
+    team = a_company().nlp
+    free, unpaid, changed = (a_metered_attempt(team, guaranteed_mgpu=4_000) for _ in range(3))
+    record_fault(free.pk, at(1_800), LATER, "node_failed")
+    record_unpaid(
+        [UnpaidSpan(unpaid.pk, at(0), at(900), 4_000)],
+        organization_id=team.organization_id,
+        pool_id=unpaid.pool_id,
+        start=at(0),
+        end=at(900),
+        now=LATER,
+    )
+    UsageSegment.objects.filter(attempt=changed).update(fault="lost")
+    assert UsageSegment.objects.count() == 5
+    assert attempts_not_folded({free.pk, unpaid.pk, changed.pk}) == {changed.pk}
