@@ -698,6 +698,18 @@ function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean)
     pool: job.pool,
     cost_per_hour_nano: planned * 2_000_000,
     currency: "EUR",
+    budgets: theBudgets().slice(0, 2).map(({ id, name, node, measure, currency, policy, limit, state }) => ({
+      id,
+      name,
+      node,
+      measure,
+      currency,
+      policy,
+      limit,
+      needed: limit / 50,
+      left_after: state.left - limit / 50,
+      room_at: state.room_at,
+    })),
   };
 }
 

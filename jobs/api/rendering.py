@@ -22,6 +22,7 @@ from jobs.reading.giving_back import beneficiary_of
 from jobs.reading.queries import AttemptRow, DependencyRow, JobContent, JobRow, JobView
 from jobs.submission.job_arrays import ArrayView
 from jobs.submission.job_members import stored_by
+from jobs.whatif.budget_effects import BudgetEffect
 from jobs.whatif.preview import Preview
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
@@ -295,6 +296,23 @@ def plan_body(preview: Preview) -> dict[str, Any]:
         "pool": preview.pool,
         "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
         "currency": None if preview.cost is None else preview.cost[1],
+        "budgets": [_budget_effect(one) for one in preview.budgets],
+    }
+
+
+def _budget_effect(one: BudgetEffect) -> dict[str, Any]:
+    budget = one.budget
+    return {
+        "id": str(budget.pk),
+        "name": budget.name,
+        "node": budget.node.display_path,
+        "measure": budget.measure,
+        "currency": one.currency,
+        "policy": budget.policy,
+        "limit": budget.limit,
+        "needed": one.needed,
+        "left_after": one.left - one.needed,
+        "room_at": iso(one.room_at),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from rest_framework import serializers
 
 from arbiter.api.plan import Code
+from budgets.models import Measure, Policy
 from jobs.models import (
     AttemptState,
     Condition,
@@ -346,6 +347,28 @@ class ResolvedJobSerializer(ShowsStored):
     )
 
 
+class BudgetEffectSerializer(serializers.Serializer[Any]):
+    """The amount that a job may use of a budget, in the unit of the budget's measure."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    node = serializers.CharField(help_text="Path of the node whose subtree counts")
+    measure = serializers.ChoiceField(choices=Measure.values)
+    currency = serializers.CharField(allow_null=True, help_text="Of a measure in money; else null")
+    policy = serializers.ChoiceField(choices=Policy.values, help_text="Effect at 100 %")
+    limit = serializers.IntegerField()
+    needed = serializers.IntegerField(
+        help_text="The most that the job may use until its time limit or the end of the budget's "
+        "period. Of an array: all tasks"
+    )
+    left_after = serializers.IntegerField(
+        help_text="Limit less use, holds of running jobs, and `needed`. Queued jobs do not count"
+    )
+    room_at = serializers.DateTimeField(
+        help_text="When a used-up budget has room again at the latest"
+    )
+
+
 class JobPlanSerializer(serializers.Serializer[Any]):
     """The plan of a request: the result if it were submitted now. It reserves nothing.
 
@@ -366,3 +389,4 @@ class JobPlanSerializer(serializers.Serializer[Any]):
     )
     cost_per_hour_nano = serializers.IntegerField(allow_null=True)
     currency = serializers.CharField(allow_null=True)
+    budgets = BudgetEffectSerializer(many=True, help_text="Those of them that you may see")

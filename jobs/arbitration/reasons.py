@@ -11,7 +11,7 @@ from uuid import UUID
 from arbiter.api.plan import Code, Obstacle, Plan, Waiting
 from arbiter.api.snapshot import QueuedJob
 from arbiter.explain.sentences import sentence
-from budgets.stopping import EnforcedBudget
+from budgets.stopping import CurrentBudget
 from jobs.arbitration.snapshots import display_names
 from jobs.queue.budget_stops import BudgetStops, budget_numbers, subject_of
 from jobs.queue.reason_documents import iso, stored_reason
@@ -98,7 +98,7 @@ def store_reasons(
     documents = [
         {
             "id": item.job,
-            "document": _withheld_document(item, now)
+            "document": withheld_document(item, now)
             if isinstance(item, Withheld)
             else reason_document(item, queued[item.job], names, stops=stops, now=now),
         }
@@ -107,7 +107,8 @@ def store_reasons(
     return write_reasons(documents, now)
 
 
-def _withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:
+def withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:
+    """Return the stored and shown form of the reason of a withheld job."""
     reason = stored_reason(withheld.code, withheld_sentence(withheld), now, withheld.numbers)
     return reason if withheld.budget is None else {**reason, "node": withheld.budget.path}
 
@@ -185,7 +186,7 @@ def _reason(
     }
 
 
-def _stopping_budget(waiting: Waiting, job: QueuedJob, stops: BudgetStops) -> EnforcedBudget | None:
+def _stopping_budget(waiting: Waiting, job: QueuedJob, stops: BudgetStops) -> CurrentBudget | None:
     """Return the budget that keeps the job from borrowing, if that is why it waits."""
     is_limited = waiting.code is Code.BORROW_LIMIT_REACHED and waiting.node == job.team
     if is_limited or waiting.code is Code.NEVER_FITS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -20,7 +20,7 @@ from django.db import connection
 from arbiter.api.snapshot import Quota
 from budgets.models import Policy
 from budgets.running import Running, provide
-from budgets.stopping import EnforcedBudget, enforced_budgets
+from budgets.stopping import CurrentBudget, enforced_budgets
 from budgets.subtrees import paths_above
 from jobs.queue.withholding import BUDGET_EXHAUSTED, BudgetSubject, Shortage, Withheld
 from primitives.clock import from_epoch
@@ -28,31 +28,72 @@ from tenants.access import under
 from tenants.models import Node, NodeKind
 
 
+class JobShape(NamedTuple):
+    """The properties of a queued job that budgets read. A queue has few shapes.
+
+    `mgpu` is the most that the job may start with: an elastic one's `node_count` is its most nodes.
+    """
+
+    path: str
+    user: UUID
+    pools: tuple[UUID, ...]
+    mgpu: int
+    time_limit_s: int | None
+    multiplier_ppm: int
+
+
+class WantedJob(NamedTuple):
+    """A job that is not submitted yet; `order` is that of its priority class."""
+
+    id: str
+    team: UUID
+    pool: UUID
+    order: int
+    submitted_at: datetime
+    shape: JobShape
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetStops:
     """The jobs and teams that budgets stop at one moment.
 
-    `unborrowing` has the budget that stops borrowing, by team and pool.
+    - `unborrowing`: the budget that stops borrowing, by team and pool.
+    - `starts`: all budgets that stop starts.
+    - `left_out`: the jobs that are withheld for other reasons.
     """
 
     withheld: tuple[Withheld, ...] = ()
-    unborrowing: Mapping[tuple[str, str], EnforcedBudget] = field(default_factory=dict)
+    unborrowing: Mapping[tuple[str, str], CurrentBudget] = field(default_factory=dict)
+    starts: Sequence[CurrentBudget] = ()
+    left_out: Collection[str] = ()
+
+    def stop_of(
+        self, wanted: WantedJob, now: datetime, without: str | None = None
+    ) -> Withheld | None:
+        """Return how a budget would stop a job if it were submitted now; None if none would.
+
+        The queued job `without` is taken for cancelled.
+        """
+        left_out = self.left_out if without is None else {*self.left_out, without}
+        stopped = _withheld(self.starts, left_out, now, wanted)
+        return next((one for one in stopped if one.job == wanted.id), None)
 
     def limit(self, quotas: tuple[Quota, ...]) -> tuple[Quota, ...]:
-        """Return the quotas with a borrow limit of 0 where borrowing is stopped."""
+        """Return the quotas of all teams with a borrow limit of 0 where borrowing is stopped."""
         if not self.unborrowing:
             return quotas
-        limited = [
-            Quota(each.node, each.pool, each.guaranteed_mgpu, each.lend_limit_mgpu, 0, each.weight)
+        known = {(each.node, each.pool) for each in quotas}
+        missing = sorted(self.unborrowing.keys() - known)
+        return (*self.limit_some(quotas), *(Quota(*one, 0, None, 0) for one in missing))
+
+    def limit_some(self, quotas: Iterable[Quota]) -> tuple[Quota, ...]:
+        """Return these quotas with a borrow limit of 0 where borrowing is stopped."""
+        return tuple(
+            replace(each, borrow_limit_mgpu=0)
             if (each.node, each.pool) in self.unborrowing
             else each
             for each in quotas
-        ]
-        known = {(each.node, each.pool) for each in quotas}
-        limited += [
-            Quota(team, pool, 0, None, 0) for team, pool in sorted(self.unborrowing.keys() - known)
-        ]
-        return tuple(limited)
+        )
 
 
 def budget_stops(now: datetime, withheld: Iterable[Withheld] = ()) -> BudgetStops:
@@ -68,15 +109,16 @@ def budget_stops(now: datetime, withheld: Iterable[Withheld] = ()) -> BudgetStop
         one for one in budgets if one.budget.policy == Policy.STOP_BORROWING and one.left <= 0
     ]
     left_out = {item.job for item in withheld}
-    return BudgetStops(tuple(_withheld(starts, left_out, now)), _unborrowing(borrowing))
+    stopped = tuple(_withheld(starts, left_out, now))
+    return BudgetStops(stopped, _unborrowing(borrowing), starts, left_out)
 
 
 def _unborrowing(
-    budgets: Sequence[EnforcedBudget],
-) -> dict[tuple[str, str], EnforcedBudget]:
+    budgets: Sequence[CurrentBudget],
+) -> dict[tuple[str, str], CurrentBudget]:
     if not budgets:
         return {}
-    found: dict[tuple[str, str], EnforcedBudget] = {}
+    found: dict[tuple[str, str], CurrentBudget] = {}
     with connection.cursor() as cursor:
         cursor.execute("SELECT id FROM clusters_pool ORDER BY id")
         pools = [pool for (pool,) in cursor.fetchall()]
@@ -89,39 +131,28 @@ def _unborrowing(
     return found
 
 
-class _Shape(NamedTuple):
-    """The properties of a queued job that budgets read. A queue has few shapes.
-
-    `mgpu` is the most that the job may start with: an elastic one's `node_count` is its most nodes.
-    """
-
-    path: str
-    user: UUID
-    pools: tuple[UUID, ...]
-    mgpu: int
-    time_limit_s: int | None
-    multiplier_ppm: int
-
-
 def _withheld(
-    budgets: Sequence[EnforcedBudget], left_out: Collection[str], now: datetime
+    budgets: Sequence[CurrentBudget],
+    left_out: Collection[str],
+    now: datetime,
+    wanted: WantedJob | None = None,
 ) -> Iterable[Withheld]:
     """Yield the queued jobs that do not fit into the room of these budgets.
 
     Jobs with a claim come first. Then the first jobs of all teams come before the second ones, so
     that one team's queue does not stop the others. Inside a team and pool the order is that of
     priority, submission and id. A job that can never fit takes no room. Jobs in `left_out` are
-    not offered anyway.
+    not offered anyway. `wanted` is taken for a queued job.
     """
     if not budgets:
         return
     room = _Room(budgets, now)
-    tight = room.tight()
+    tight = room.tight(wanted)
     if not tight:
         return
     room = _Room(tight, now)
     numbers = {one.budget.pk: budget_numbers(one) for one in tight}
-    for job, takes_room, shape in _queued_below(tight):
+    for job, takes_room, shape in _queued_below(tight, wanted):
         if job in left_out:
             continue
         binding = room.take(shape, takes_room=takes_room)
@@ -134,24 +165,25 @@ def _withheld(
 class _Room:
     """The rest of each budget for the jobs that are still to come."""
 
-    def __init__(self, budgets: Sequence[EnforcedBudget], now: datetime) -> None:
+    def __init__(self, budgets: Sequence[CurrentBudget], now: datetime) -> None:
         self._budgets = budgets
         self._left = {one.budget.pk: one.left for one in budgets}
-        self._of_node: dict[str, list[EnforcedBudget]] = defaultdict(list)
+        self._of_node: dict[str, list[CurrentBudget]] = defaultdict(list)
         for one in budgets:
             self._of_node[one.budget.node.path].append(one)
         self._now = now
-        self._known: dict[_Shape, list[tuple[EnforcedBudget, UUID, int]]] = {}
+        self._known: dict[JobShape, list[tuple[CurrentBudget, UUID, int]]] = {}
 
-    def tight(self) -> list[EnforcedBudget]:
+    def tight(self, wanted: WantedJob | None) -> list[CurrentBudget]:
         """Return the budgets that cannot take all queued jobs. The others stop none of them."""
         demand: dict[UUID, int] = defaultdict(int)
-        for shape, count in _shapes_below(self._budgets):
+        shapes = _shapes_below(self._budgets)
+        for shape, count in shapes if wanted is None else (*shapes, (wanted.shape, 1)):
             for _, pk, needed in self._uses(shape):
                 demand[pk] += needed * count
         return [one for one in self._budgets if demand[one.budget.pk] > max(0, one.left)]
 
-    def take(self, shape: _Shape, *, takes_room: bool) -> tuple[EnforcedBudget, int] | None:
+    def take(self, shape: JobShape, *, takes_room: bool) -> tuple[CurrentBudget, int] | None:
         """Take what a job may use from its budgets.
 
         Return the budget that stops the job instead, with the most that the job may use.
@@ -165,7 +197,7 @@ class _Room:
                 self._left[pk] -= needed
         return None
 
-    def _uses(self, shape: _Shape) -> list[tuple[EnforcedBudget, UUID, int]]:
+    def _uses(self, shape: JobShape) -> list[tuple[CurrentBudget, UUID, int]]:
         """Return the budgets of which a job may use something, with the most that it may use."""
         if shape not in self._known:
             self._known[shape] = [
@@ -173,21 +205,23 @@ class _Room:
                 for path in paths_above(shape.path)
                 for one in self._of_node.get(path, ())
                 if one.concerns(shape.user, shape.pools)
-                and (needed := self._most_used(one, shape)) > 0
+                and (needed := most_used(one, shape, self._now)) > 0
             ]
         return self._known[shape]
 
-    def _most_used(self, one: EnforcedBudget, shape: _Shape) -> int:
-        return one.most_used(
-            shape.pools,
-            mgpu=shape.mgpu,
-            multiplier_ppm=shape.multiplier_ppm,
-            time_limit_s=shape.time_limit_s,
-            now=self._now,
-        )
+
+def most_used(one: CurrentBudget, shape: JobShape, now: datetime) -> int:
+    """Return the most that a job uses of a budget that concerns it, if it starts now."""
+    return one.most_used(
+        shape.pools,
+        mgpu=shape.mgpu,
+        multiplier_ppm=shape.multiplier_ppm,
+        time_limit_s=shape.time_limit_s,
+        now=now,
+    )
 
 
-def subject_of(one: EnforcedBudget, needed: int) -> BudgetSubject:
+def subject_of(one: CurrentBudget, needed: int) -> BudgetSubject:
     """Return what a sentence says about the budget to a job that may use `needed` of it."""
     if one.left <= 0:
         shortage = Shortage.USED_UP
@@ -196,31 +230,38 @@ def subject_of(one: EnforcedBudget, needed: int) -> BudgetSubject:
     return BudgetSubject(one.budget.name, one.budget.node.display_path, shortage)
 
 
-def budget_numbers(one: EnforcedBudget) -> dict[str, int]:
+def budget_numbers(one: CurrentBudget) -> dict[str, int]:
     """Return the numbers of a reason. Everybody who sees the job reads them, so no amounts."""
     return {"room_at": int(one.room_at.timestamp())}
 
 
-def _shapes_below(budgets: Iterable[EnforcedBudget]) -> Iterable[tuple[_Shape, int]]:
+def _shapes_below(budgets: Iterable[CurrentBudget]) -> Iterable[tuple[JobShape, int]]:
     """Yield the shapes of the queued jobs below the nodes of `budgets`, with their number."""
     with connection.cursor() as cursor:
         cursor.execute(_SHAPES, _paths(budgets))
         for path, user, pools, *rest, count in cursor.fetchall():
-            yield _Shape(path, user, tuple(pools), *rest), count
+            yield JobShape(path, user, tuple(pools), *rest), count
 
 
-def _queued_below(budgets: Iterable[EnforcedBudget]) -> Iterable[tuple[str, bool, _Shape]]:
-    """Yield the queued jobs below the nodes of `budgets` in their order.
+def _queued_below(
+    budgets: Iterable[CurrentBudget], wanted: WantedJob | None
+) -> Iterable[tuple[str, bool, JobShape]]:
+    """Yield the queued jobs below the nodes of `budgets` in their order, `wanted` among them.
 
     A job has an id, a flag that is set if it takes room, and a shape.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_QUEUED, _paths(budgets))
+        if wanted is None:
+            cursor.execute(_QUEUED, _paths(budgets))
+        else:
+            shape = {**wanted.shape._asdict(), "pools": list(wanted.shape.pools)}
+            values = {**wanted._asdict(), **shape, **_paths(budgets)}
+            cursor.execute(_QUEUED_WITH_WANTED, values)
         for job, takes_room, path, user, pools, *rest in cursor.fetchall():
-            yield job, takes_room, _Shape(path, user, tuple(pools), *rest)
+            yield job, takes_room, JobShape(path, user, tuple(pools), *rest)
 
 
-def _paths(budgets: Iterable[EnforcedBudget]) -> dict[str, list[str]]:
+def _paths(budgets: Iterable[CurrentBudget]) -> dict[str, list[str]]:
     return {"paths": sorted({one.budget.node.path for one in budgets})}
 
 
@@ -232,8 +273,9 @@ WITH teams AS MATERIALIZED (
 )
 """
 _SHAPE = """
-t.path, j.user_id, CASE WHEN cardinality(j.pools) > 0 THEN j.pools ELSE ARRAY[j.pool_id] END,
-j.mgpu_per_node * j.node_count, j.time_limit_s, c.price_multiplier_ppm
+t.path, j.user_id,
+CASE WHEN cardinality(j.pools) > 0 THEN j.pools ELSE ARRAY[j.pool_id] END AS pools,
+j.mgpu_per_node * j.node_count AS mgpu, j.time_limit_s, c.price_multiplier_ppm
 """
 # Jobs that wait for others are not offered anyway. They may be many.
 _OFFERED = """
@@ -249,19 +291,38 @@ JOIN quotas_priorityclass c ON c.id = j.priority_class_id
 WHERE {_OFFERED}
 GROUP BY 1, 2, 3, 4, 5, 6
 """  # noqa: S608 - made of constants only
-_QUEUED = f"""
-{_BELOW}
-SELECT j.id::text, coalesce(j.explanation ->> 'code', '') <> 'never_fits', {_SHAPE}
+_JOBS = f"""
+SELECT j.id::text COLLATE "C" AS id,
+       coalesce(j.explanation ->> 'code', '') <> 'never_fits' AS takes_room, {_SHAPE},
+       j.team_id, j.pool_id, c."order", j.submitted_at, r.id IS NULL AS is_unclaimed
 FROM jobs_job j
 JOIN teams t ON t.id = j.team_id
 JOIN quotas_priorityclass c ON c.id = j.priority_class_id
 LEFT JOIN jobs_reclaim r ON r.job_id = j.id AND r.closed_at IS NULL
 WHERE {_OFFERED}
-ORDER BY r.id IS NULL,
-         row_number() OVER (
-             PARTITION BY j.team_id, j.pool_id ORDER BY c."order" DESC, j.submitted_at, j.id),
-         c."order" DESC, j.submitted_at, j.id
 """  # noqa: S608 - made of constants only
+# In the order of the columns of _JOBS.
+_WANTED = """
+SELECT %(id)s, true, %(path)s, %(user)s::uuid, %(pools)s::uuid[], %(mgpu)s::bigint,
+       %(time_limit_s)s::bigint, %(multiplier_ppm)s::bigint,
+       %(team)s::uuid, %(pool)s::uuid, %(order)s::bigint, %(submitted_at)s::timestamptz, true
+"""
+
+
+def _ordered(jobs: str) -> str:
+    return f"""
+    {_BELOW}
+    SELECT id, takes_room, path, user_id, pools, mgpu, time_limit_s, price_multiplier_ppm
+    FROM ({jobs}) AS j
+    ORDER BY is_unclaimed,
+             row_number() OVER (
+                 PARTITION BY team_id, pool_id ORDER BY "order" DESC, submitted_at, id),
+             "order" DESC, submitted_at, id
+    """  # noqa: S608 - made of constants only
+
+
+_QUEUED = _ordered(_JOBS)
+_QUEUED_WITH_WANTED = _ordered(f"{_JOBS} UNION ALL {_WANTED}")
 
 
 def attempts_on_gpus(organization: UUID, granted_since: datetime | None) -> list[Running]:

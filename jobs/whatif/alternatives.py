@@ -17,6 +17,7 @@ from jobs.queue.reason_documents import HELD_BY_USER, iso
 from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
+    BUDGET_EXHAUSTED,
     CLUSTER_ARCHIVED,
     DEPENDENCY,
     POOL_ARCHIVED,
@@ -134,10 +135,11 @@ def alternatives_to(
                 for variant in variants_of(body, device, hints)
                 if (resolved := _resolved(variant.of(body), actor)) is not None
             ]
-        without = _without(moment, str(job_id))
+        without = _without(moment, str(job_id), explanation["code"])
         if without is None:
             return Alternatives(now, f"It no longer waits for GPUs. {_DOES_NOT_HELP}")
-        previews, until_s = Previews(without, actor=actor, now=now), monotonic_s() + TRYING_S_MAX
+        previews = Previews(without, actor=actor, now=now, instead_of=str(job_id))
+        until_s = monotonic_s() + TRYING_S_MAX
 
         def tried(variant: Variant, resolved: ResolvedRequest) -> Alternative:
             request = variant.of(body) if "script" in body else None
@@ -299,9 +301,14 @@ def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:
         return None
 
 
-def _without(moment: Moment, job_id: str) -> Moment | None:
-    """Return the moment as if the job were cancelled; None if it does not wait for GPUs."""
+def _without(moment: Moment, job_id: str, code: str) -> Moment | None:
+    """Return the moment as if the job were cancelled.
+
+    None if it waits neither for GPUs nor, by the `code` of its reason, for a budget.
+    """
     snapshot = moment.snapshot
+    if code == BUDGET_EXHAUSTED and any(one.job == job_id for one in moment.stops.withheld):
+        return moment
     queued = tuple(job for job in snapshot.queued if job.id != job_id)
     if len(queued) == len(snapshot.queued):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from arbiter.cycle.scheduler import Core
 from arbiter.explain.sentences import Names
 from billing.queries import cost_per_hour_nano
 from clusters.models import Cluster, Pool
-from jobs.arbitration.reasons import reason_document
+from jobs.arbitration.reasons import reason_document, withheld_document
 from jobs.arbitration.snapshots import display_names, one_instant, read_queue
 from jobs.models import Condition, Launch
 from jobs.queue.budget_stops import BudgetStops
@@ -42,6 +43,7 @@ from jobs.submission.resolved_requests import ResolvedRequest
 from jobs.submission.sbatch_notes import refused_of
 from jobs.submission.submission import check_begin, resolve
 from jobs.submission.usable_clusters import UsableClusters
+from jobs.whatif.budget_effects import BudgetEffect, budget_effects, wanted_job
 from jobs.whatif.heavy_answers import ONE_CYCLE, worked_out
 from quotas.unprepared import unprepared_clusters
 from tenants.access import Actor
@@ -55,6 +57,7 @@ class Preview:
     - `guaranteed_mgpu`: the part of them inside the team's guarantee.
     - `pool`: the pool of the start, or of the reason why the job would wait.
     - `cost`: nano-currency an hour and its currency; None without a price.
+    - `budgets`: the effect on the budgets that the actor may see.
     """
 
     resolved: ResolvedRequest
@@ -65,6 +68,7 @@ class Preview:
     cluster: str | None
     pool: str
     cost: tuple[int, str] | None
+    budgets: Sequence[BudgetEffect]
     explanation: dict[str, Any]
 
 
@@ -100,10 +104,16 @@ def read_moment(now: datetime) -> Moment:
 
 
 class Previews:
-    """Previews of requests of one actor, each decided as if it alone were queued at one moment."""
+    """Previews of requests of one actor, each decided as if it alone were queued at one moment.
 
-    def __init__(self, moment: Moment, *, actor: Actor, now: datetime) -> None:
+    `instead_of` is the id of a queued job that each of them would replace.
+    """
+
+    def __init__(
+        self, moment: Moment, *, actor: Actor, now: datetime, instead_of: str | None = None
+    ) -> None:
         self._moment = moment
+        self._instead_of = instead_of
         self._core = Core.of(moment.snapshot, moment.policy)
         self._actor = actor
         self._now = now
@@ -115,10 +125,24 @@ class Previews:
         try:
             decided = self._core.decide(job.submitted_at)
             return _preview_of(
-                resolved, job, decided, self._moment, self._now, self._same_name(resolved)
+                resolved,
+                job,
+                decided,
+                self._moment,
+                self._now,
+                self._same_name(resolved),
+                self._budgets(job, resolved),
             )
         finally:
             self._core.withdraw(job.id)
+
+    def _budgets(
+        self, job: QueuedJob, resolved: ResolvedRequest
+    ) -> tuple[Withheld | None, Sequence[BudgetEffect]]:
+        """Return how a budget would stop the request, and its effect on all budgets."""
+        wanted = wanted_job(job.id, resolved, self._actor, self._now)
+        stop = self._moment.stops.stop_of(wanted, self._now, self._instead_of)
+        return stop, budget_effects(wanted, resolved, actor=self._actor, now=self._now)
 
     def _same_name(self, resolved: ResolvedRequest) -> tuple[str, str] | None:
         """Return the name and state of the job that a singleton would wait for."""
@@ -165,8 +189,10 @@ def _preview_of(
     moment: Moment,
     now: datetime,
     same_name: tuple[str, str] | None,
+    budgets: tuple[Withheld | None, Sequence[BudgetEffect]],
 ) -> Preview:
     request = resolved.request
+    stop, effects = budgets
     start = next((item for item in decided.plan.starts if item.job == job.id), None)
     # Reasons are computed only if this job is among those that wait.
     plan = decided.plan if start is not None else decided.explained()
@@ -227,6 +253,8 @@ def _preview_of(
         name, state = same_name
         text = waited_for_sentence([(name, Condition.ENDED.value, state)], 0)
         explanation = plain_explanation(SINGLETON, text, now)
+    elif stop is not None:
+        explanation = {**withheld_document(stop, now), "victims": []}
     return Preview(
         resolved=resolved,
         fits=resolved.hopeless is None and not refused and not is_lost,
@@ -235,7 +263,8 @@ def _preview_of(
         and not refused
         and not unmet
         and same_name is None
-        and not begins_later,
+        and not begins_later
+        and stop is None,
         mgpu=mgpu,
         guaranteed_mgpu=guaranteed_mgpu,
         cluster=None if refused else cluster,
@@ -248,6 +277,7 @@ def _preview_of(
             multiplier_ppm=resolved.priority_class.price_multiplier_ppm,
             now=now,
         ),
+        budgets=effects,
         explanation=explanation,
     )
 

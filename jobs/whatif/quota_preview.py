@@ -101,8 +101,8 @@ def preview_change(
     with worked_out(FUTURE):
         changed, refusal = trial_of(planned)
         # One snapshot of one instant: it must be the outermost transaction.
-        snapshot, policy, *_ = read_queue(now)
-        quotas = tuple(_for_the_arbiter(quota) for quota, _ in changed)
+        snapshot, policy, _, stops = read_queue(now)
+        quotas = stops.limit_some(_for_the_arbiter(quota) for quota, _ in changed)
         found = what_if(snapshot, policy, _change(planned, quotas, now), horizon_s)
     return _shown(planned, changed, refusal, found, actor=actor, now=now)
 

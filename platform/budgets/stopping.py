@@ -1,4 +1,4 @@
-"""Budgets that stop starts or borrowing, for the scheduler."""
+"""Amounts that budgets have left at a moment, for the scheduler and for plans."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from datetime import datetime, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from django.db.models import Q, QuerySet
+
 from bank.settling import zone_of
 from budgets.amounts import Rates, read_rates
 from budgets.evaluation import UNCERTAIN, counts, seconds_left
-from budgets.models import Budget, BudgetEvaluation, BudgetState, Policy, WindowKind
+from budgets.models import Budget, BudgetEvaluation, BudgetState, Measure, Policy, WindowKind
 from budgets.running import Running, running_attempts
 from budgets.subtrees import paths_above
 from budgets.windows import window_at
@@ -20,14 +22,19 @@ from tenants.models import Node
 
 
 @dataclass(frozen=True, slots=True)
-class EnforcedBudget:
-    """A budget that may stop jobs. `left` is its limit less use and holds; 0 or less: used up."""
+class CurrentBudget:
+    """A budget at a moment. `left` is its limit less use and holds; 0 or less: used up."""
 
     budget: Budget
     left: int
     window_end: datetime
     room_at: datetime
     rates: Rates
+
+    @property
+    def currency(self) -> str | None:
+        """The currency of a budget in money; None of another measure."""
+        return self.rates.currency if self.budget.measure == Measure.MONEY else None
 
     def concerns(self, user: UUID, pools: Sequence[UUID]) -> bool:
         """Return whether a job below the budget's node counts in one of the pools it accepts."""
@@ -68,17 +75,36 @@ class EnforcedBudget:
         )
 
 
-def enforced_budgets(now: datetime) -> tuple[EnforcedBudget, ...]:
+def enforced_budgets(now: datetime) -> tuple[CurrentBudget, ...]:
     """Return the budgets that stop starts or borrowing when used up, by name.
 
-    Their room is that of the last evaluation, less the holds of attempts granted since. Where a
-    calendar window ended since, it is that of the next window, less the holds of all attempts. A
-    budget that was not evaluated yet stops nothing. One query, and three more for each organization
-    that has such budgets, or five after the end of a window.
+    A budget that was not evaluated yet stops nothing. One query, and three more for each
+    organization that has such budgets, or five after the end of a window.
+    """
+    return _current(BudgetState.objects.exclude(budget__policy=Policy.NOTIFY), now)
+
+
+def budgets_of(team: Node, user: UUID, now: datetime) -> tuple[CurrentBudget, ...]:
+    """Return the budgets in which jobs of a user in a team may count, by name.
+
+    All policies. At most seven queries.
+    """
+    states = BudgetState.objects.filter(
+        Q(budget__user=None) | Q(budget__user=user),
+        budget__organization=team.organization_id,
+        budget__node__path__in=list(paths_above(team.path)),
+    )
+    return _current(states, now)
+
+
+def _current(rows: QuerySet[BudgetState], now: datetime) -> tuple[CurrentBudget, ...]:
+    """Return the budgets of `rows` by name.
+
+    The amount left is that of the last evaluation, less the holds of attempts granted since. Where
+    a calendar window ended since, it is that of the next window, less the holds of all attempts.
     """
     states = list(
-        BudgetState.objects.exclude(budget__policy=Policy.NOTIFY)
-        .select_related("budget__node")
+        rows.select_related("budget__node")
         .defer("as_of", "budget__created_at")
         .defer("budget__node__created_at", "budget__node__archived_at", "budget__node__moved_at")
         .order_by("budget__name", "budget_id")
@@ -92,16 +118,16 @@ def enforced_budgets(now: datetime) -> tuple[EnforcedBudget, ...]:
     return tuple(
         each
         for organization, theirs in of.items()
-        for each in _enforced(organization, theirs, evaluations[organization], now)
+        for each in _of_organization(organization, theirs, evaluations[organization], now)
     )
 
 
-def _enforced(
+def _of_organization(
     organization: UUID,
     states: Sequence[BudgetState],
     evaluation: BudgetEvaluation,
     now: datetime,
-) -> list[EnforcedBudget]:
+) -> list[CurrentBudget]:
     rates = read_rates(organization, now)
     ended = [one for one in states if _has_ended(one, now)]
     current = [one for one in states if not _has_ended(one, now)]
@@ -118,7 +144,7 @@ def _enforced(
         holds |= _holds(ended, running_attempts(organization), rates)
     taken = {one.budget_id: one.used + one.on_hold + holds[one.budget_id] for one in states}
     return [
-        EnforcedBudget(
+        CurrentBudget(
             budget=state.budget,
             left=state.budget.limit - taken[state.budget_id],
             window_end=state.window_end,

@@ -11,14 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from cli.api import Api
+from cli.budget_amounts import UNITS, amount_text, bare_amount
 from cli.context import open_api
 from cli.errors import CliError
 from cli.output import Format, plain, print_data, print_fields, print_table, tell
 
 _BUDGETS_MAX = 10_000
 _ALERTS_SHOWN = 20
-#: The unit of an amount, by measure: what one of it is in the API's integers.
-_UNITS = {"gpu_hours": 3_600_000, "credits": 3_600_000_000, "money": 1_000_000_000}
 
 
 class Measure(StrEnum):
@@ -74,9 +73,9 @@ def budgets_list(
                 each["name"],
                 _owner(each),
                 _period(each),
-                _amount(each, each["limit"]),
-                *(_bare(each, each["state"][name]) for name in ("used", "on_hold", "left")),
-                _bare(each, each["state"]["forecast"]),
+                amount_text(each, each["limit"]),
+                *(bare_amount(each, each["state"][name]) for name in ("used", "on_hold", "left")),
+                bare_amount(each, each["state"]["forecast"]),
                 each["policy"].replace("_", " "),
             ]
             for each in found
@@ -102,8 +101,8 @@ def budgets_show(ctx: typer.Context, name: Name, output: Output = Format.TABLE) 
                 [
                     plain(each["at"]),
                     f"{each['percent']} %" + (" (forecast)" if each["kind"] == "forecast" else ""),
-                    _amount(found, each["amount"]),
-                    _amount(found, each["limit"]),
+                    amount_text(found, each["amount"]),
+                    amount_text(found, each["limit"]),
                 ]
                 for each in alerts
             ],
@@ -147,7 +146,7 @@ def budgets_set(
     counts = found["measure"] if found else measure.value
     edit: dict[str, Any] = {}
     if limit is not None:
-        edit["limit"] = _integer(limit, _UNITS[counts])
+        edit["limit"] = _integer(limit, UNITS[counts])
     if per is not None:
         edit |= _window(per)
     if at_limit is not None:
@@ -214,20 +213,18 @@ def _print(budget: dict[str, Any]) -> None:
     state = budget["state"]
     forecast = "not known yet"
     if state["forecast"] is not None:
-        forecast = (
-            f"{_amount(budget, state['forecast'])} (from {_bare(budget, state['forecast_low'])} "
-            f"to {_bare(budget, state['forecast_high'])})"
-        )
+        low, high = (bare_amount(budget, state[name]) for name in ("forecast_low", "forecast_high"))
+        forecast = f"{amount_text(budget, state['forecast'])} (from {low} to {high})"
     print_fields(
         [
             ("name", budget["name"]),
             ("of", _owner(budget)),
             ("pool", budget["pool"] or "all"),
             ("period", f"{_period(budget)}, until {plain(state['window_end'])}"),
-            ("limit", _amount(budget, budget["limit"])),
-            ("used", _amount(budget, state["used"])),
-            ("on hold", _amount(budget, state["on_hold"])),
-            ("left", _amount(budget, state["left"])),
+            ("limit", amount_text(budget, budget["limit"])),
+            ("used", amount_text(budget, state["used"])),
+            ("on hold", amount_text(budget, state["on_hold"])),
+            ("left", amount_text(budget, state["left"])),
             ("forecast", forecast),
             ("at 100 %", budget["policy"].replace("_", " ")),
             ("as of", state["as_of"]),
@@ -243,24 +240,6 @@ def _period(budget: dict[str, Any]) -> str:
     if budget["window"] == "rolling":
         return f"{budget['rolling_days']} days"
     return str(budget["window"])
-
-
-def _amount(budget: dict[str, Any], amount: int) -> str:
-    """Return an amount with its unit: "1,234.5 GPU-hours"."""
-    unit = {"gpu_hours": "GPU-hours", "credits": "credits"}.get(
-        budget["measure"], budget["currency"] or ""
-    )
-    return f"{_bare(budget, amount)} {unit}".rstrip()
-
-
-def _bare(budget: dict[str, Any], amount: int | None) -> str:
-    """Return an amount without its unit, rounded towards zero; "-" for None."""
-    if amount is None:
-        return "-"
-    digits = 2 if budget["measure"] == "money" else 1
-    scaled = abs(amount) * 10**digits // _UNITS[budget["measure"]]
-    whole, rest = divmod(scaled, 10**digits)
-    return f"{'-' if amount < 0 and scaled else ''}{whole:,}.{rest:0{digits}d}"
 
 
 def _integer(text: str, unit: int) -> int:

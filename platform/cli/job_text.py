@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from cli.budget_amounts import amount_text, bare_amount
 from cli.output import (
     NAME_PAD_MAX,
     Devices,
@@ -304,8 +305,17 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             (f"guaranteed {_devices(job)}", gpus(plan["guaranteed_mgpu"]) + each),
             (f"borrowed {_devices(job)}", gpus(plan["borrowed_mgpu"]) + each),
             ("costs an hour", costs),
+            *((f"budget {one['name']}", _left_after(one, job)) for one in plan["budgets"]),
         ]
     )
+
+
+def _left_after(budget: Mapping[str, Any], job: Mapping[str, Any]) -> str:
+    """Return what a budget has left: "120.0 of 500.0 GPU-hours left after this job ..."."""
+    until = "the end of the period" if job["time_limit_s"] is None else "its time limit"
+    work = "this job" if job["tasks"] == 1 else "all its tasks"
+    left, limit = bare_amount(budget, budget["left_after"]), amount_text(budget, budget["limit"])
+    return f"{left} of {limit} left after {work}, at {until}"
 
 
 def _exit_code(job: Mapping[str, Any]) -> str | None:

@@ -2805,6 +2805,35 @@ export interface components {
              */
             window: components["schemas"]["WindowEnum"];
         };
+        /** @description The amount that a job may use of a budget, in the unit of the budget's measure. */
+        BudgetEffect: {
+            /** @description Of a measure in money; else null */
+            currency: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description Limit less use, holds of running jobs, and `needed`. Queued jobs do not count */
+            left_after: number;
+            limit: number;
+            measure: components["schemas"]["MeasureEnum"];
+            name: string;
+            /** @description The most that the job may use until its time limit or the end of the budget's period. Of an array: all tasks */
+            needed: number;
+            /** @description Path of the node whose subtree counts */
+            node: string;
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy: components["schemas"]["PolicyEnum"];
+            /**
+             * Format: date-time
+             * @description When a used-up budget has room again at the latest
+             */
+            room_at: string;
+        };
         BudgetPage: {
             items: components["schemas"]["Budget"][];
             /** @description Path and query of the next page, null on the last */
@@ -4462,6 +4491,8 @@ export interface components {
          */
         JobPlan: {
             borrowed_mgpu: number;
+            /** @description Those of them that you may see */
+            budgets: components["schemas"]["BudgetEffect"][];
             /** @description Cluster where it would start now */
             cluster: string | null;
             cost_per_hour_nano: number | null;

@@ -5,7 +5,7 @@ import { Card } from "../ui/Card";
 import { DataTable } from "../ui/DataTable";
 import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
-import { DEVICE_HEADS, deviceTime, formatDuration, formatExact, formatGpuHours, formatGpus, formatRatio, formatShare, type Device } from "../ui/units";
+import { DEVICE_HEADS, deviceTime, formatDuration, formatExact, formatGpuHours, formatGpus, formatShare, type Device } from "../ui/units";
 import { LookAhead } from "./LookAhead";
 import { aroundTimeLeft, codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
 import "./why.css";
@@ -261,14 +261,11 @@ function numberLabel(name: string, device: Device): string {
   if (name === "mgpu_per_node") return `${DEVICE_HEADS[device]} per node`;
   const known = NUMBER_LABELS[name];
   if (known !== undefined) return known;
-  const words = name.replace(/_(?:mgpu|mgpu_s|ugpu_s|nano|s)$/, "").replaceAll("_", " ");
+  const words = name.replace(/_(?:mgpu|s)$/, "").replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 function numberText(name: string, value: number): string {
-  if (name.endsWith("_mgpu_s")) return `${formatGpuHours(value)} GPU-hours`;
-  if (name.endsWith("_ugpu_s")) return `${formatRatio(value, 3_600_000_000n, 1, true)} credits`;
-  if (name.endsWith("_nano")) return formatRatio(value, 1_000_000_000n, 2, true);
   if (/(?:^|_)mgpu(?:$|_)/.test(name)) return formatGpus(value);
   if (name.endsWith("_permille")) return formatShare(value, 1000);
   if (name.endsWith("_tenths")) return `${String(value / 10)} d`;

@@ -1,6 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 
 import type { JobPlan, SchedulePlan } from "../api/types";
+import { formatAmount, formatWithUnit } from "../budgets/amounts";
 import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { gpuSpan, nodeSpan } from "../jobs/words";
@@ -45,6 +46,13 @@ function verdict(plan: JobPlan): { text: string; tone: string } {
     return { text: `${it} would start now${on}${size}.`, tone: "good-text" };
   }
   return { text: `${it} would wait.`, tone: "" };
+}
+
+/** "120.0 of 500.0 GPU-hours left after this job, at its time limit". */
+function leftAfter(budget: JobPlan["budgets"][number], job: JobPlan["job"]): string {
+  const work = job.tasks > 1 ? "all its tasks" : "this job";
+  const until = job.time_limit_s === null ? "the end of the period" : "its time limit";
+  return `${formatAmount(budget.left_after, budget)} of ${formatWithUnit(budget.limit, budget)} left after ${work}, at ${until}`;
 }
 
 function Plan({ plan }: { plan: SubmissionPlan }) {
@@ -102,6 +110,11 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
               {each}
             </Fact>
           )}
+          {plan.budgets.map((budget) => (
+            <Fact key={budget.id} name={`Budget ${budget.name}`}>
+              <span className={budget.left_after < 0 ? "bad-text" : ""}>{leftAfter(budget, job)}</span>
+            </Fact>
+          ))}
         </Facts>
       <p className="small faint">A check of what fits, not a reservation.</p>
     </>

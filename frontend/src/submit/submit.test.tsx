@@ -489,6 +489,9 @@ describe("the submit page", () => {
     );
     expect(await fact("Asks for")).toHaveTextContent("8 GPUs of h100 for each task");
     expect(await fact("Cost per hour")).toHaveTextContent(/EUR.* for each task$|for each task$/);
+    expect(await fact("Budget Training")).toHaveTextContent(
+      "11,500.0 of 50,000.0 GPU-hours left after all its tasks, at the end of the period",
+    );
     expect(plan).toHaveTextContent("Its first task would start now on slurm-a.");
   });
 

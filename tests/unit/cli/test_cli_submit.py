@@ -451,6 +451,7 @@ PLAN = {
     "cluster": "local",
     "cost_per_hour_nano": 24_005_000_000,
     "currency": "EUR",
+    "budgets": [],
 }
 
 
@@ -480,6 +481,38 @@ def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
     ]
     server.routes["POST jobs"] = {**PLAN, "job": {**job, "tasks_at_once": None}}
     assert server.run(*words).out.startswith("For each of 10 tasks. The plan of the first task:\n")
+
+
+def test_a_plan_says_what_budgets_have_left(server: Server) -> None:
+    """Planted: what the job needs shown instead; money in GPU-hours."""
+    hours = {
+        "name": "November",
+        "measure": "gpu_hours",
+        "currency": None,
+        "limit": 500 * 3_600_000,
+        "needed": 80 * 3_600_000,
+        "left_after": 120 * 3_600_000,
+    }
+    euros = {
+        "name": "Euros",
+        "measure": "money",
+        "currency": "EUR",
+        "limit": 1_000 * 10**9,
+        "needed": 400 * 10**9,
+        "left_after": -1_500_000_000,
+    }
+    job = {**PLAN["job"], "time_limit_s": 36_000}
+    server.routes["POST jobs"] = {**PLAN, "job": job, "budgets": [hours, euros]}
+    words = ("submit", "--team", TEAM, "--gpus", "8", "--plan", "--", "true")
+    assert server.run(*words).out.splitlines()[-2:] == [
+        "budget November  120.0 of 500.0 GPU-hours left after this job, at its time limit",
+        "budget Euros     -1.50 of 1,000.00 EUR left after this job, at its time limit",
+    ]
+    tasks = {**PLAN["job"], "tasks": 10}
+    server.routes["POST jobs"] = {**PLAN, "job": tasks, "budgets": [hours]}
+    assert server.run(*words).out.endswith(
+        "120.0 of 500.0 GPU-hours left after all its tasks, at the end of the period\n"
+    )
 
 
 def test_the_lines_of_a_refused_plan_are_shown(server: Server) -> None:

@@ -134,6 +134,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
         "pool": "h100",
         "cost_per_hour_nano": None,
         "currency": None,
+        "budgets": [],
     }
     assert not Job.objects.exists()
     assert not AuditEvent.objects.exists()

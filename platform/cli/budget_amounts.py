@@ -1,0 +1,27 @@
+"""Amounts of budgets as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: The unit of an amount, by measure: what one of it is in the API's integers.
+UNITS = {"gpu_hours": 3_600_000, "credits": 3_600_000_000, "money": 1_000_000_000}
+
+
+def amount_text(budget: Mapping[str, Any], amount: int) -> str:
+    """Return an amount with its unit: "1,234.5 GPU-hours"."""
+    unit = {"gpu_hours": "GPU-hours", "credits": "credits"}.get(
+        budget["measure"], budget["currency"] or ""
+    )
+    return f"{bare_amount(budget, amount)} {unit}".rstrip()
+
+
+def bare_amount(budget: Mapping[str, Any], amount: int | None) -> str:
+    """Return an amount without its unit, rounded towards zero; "-" for None."""
+    if amount is None:
+        return "-"
+    digits = 2 if budget["measure"] == "money" else 1
+    scaled = abs(amount) * 10**digits // UNITS[budget["measure"]]
+    whole, rest = divmod(scaled, 10**digits)
+    return f"{'-' if amount < 0 and scaled else ''}{whole:,}.{rest:0{digits}d}"
