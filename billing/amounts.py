@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from billing.models import UsageClass
+from primitives.units import DeviceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +82,32 @@ class ClassAmounts(NamedTuple):
     cost_nano: int
     unpriced_mgpu_s: int
     jobs: int
+
+
+#: Number of bits by which the class bits are shifted for usage on each kind of devices.
+SHIFTS = {kind: len(UsageClass) * place for place, kind in enumerate(DeviceKind)}
+
+
+def total_of(
+    rows: Iterable[Amounts], kinds: Collection[DeviceKind], counts: Collection[tuple[int, int]]
+) -> Amounts:
+    """Sum `rows`, which cover all these `kinds` of devices. Each job counts once.
+
+    `counts` are how many jobs used the classes of a set of bits: that of the class, in the order of
+    `UsageClass`, shifted by the `SHIFTS` of its devices.
+    """
+
+    def jobs(*classes: UsageClass) -> int:
+        bits = sum(
+            1 << SHIFTS[kind] + list(UsageClass).index(one) for kind in kinds for one in classes
+        )
+        return sum(count for used, count in counts if used & bits)
+
+    return replace(
+        sum(rows, Amounts()),
+        jobs=jobs(*UsageClass),
+        guaranteed_jobs=jobs(UsageClass.GUARANTEED),
+        borrowed_jobs=jobs(UsageClass.BORROWED),
+        unpaid_jobs=jobs(UsageClass.UNPAID),
+        fault_jobs=jobs(UsageClass.FAULT),
+    )

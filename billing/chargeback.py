@@ -8,7 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
-from billing.amounts import Amounts
+from billing import usage_sql
+from billing.amounts import SHIFTS, Amounts, total_of
 from billing.capacity import (
     PoolCapacity,
     WithheldPool,
@@ -20,6 +21,8 @@ from billing.models import RateLine, UsageClass
 from billing.periods import Period
 from billing.queries import corrections_in
 from billing.scopes import (
+    EVERY_ATTEMPT,
+    AttemptFilter,
     currencies_of,
     nodes_of,
     pools_named,
@@ -28,7 +31,7 @@ from billing.scopes import (
     team_and_pool,
     teams_of,
 )
-from billing.usage_sql import JOBS, POOLS_MAX, REPORT, rows_of
+from billing.usage_sql import POOLS_MAX, REPORT, rows_of
 from clusters.models import Pool
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
@@ -187,7 +190,7 @@ def chargeback(
             **_elsewhere(places, period),
             "capacity_pools": scope.pools,
             "organizations": scope.organizations,
-            "shifts": [_SHIFTS[pool.kind] for pool in pools.values()],
+            "shifts": [SHIFTS[pool.kind] for pool in pools.values()],
             "charged": charged,
         },
     )
@@ -218,6 +221,7 @@ def jobs_behind(
     node_path: str,
     pool_name: str | None = None,
     usage_class: UsageClass | None = None,
+    attempts: AttemptFilter = EVERY_ATTEMPT,
     after: JobKey | None = None,
     limit: int,
 ) -> tuple[list[JobUse], bool]:
@@ -233,10 +237,12 @@ def jobs_behind(
     nodes = nodes_of(places)
     pools = pools_named(pool_name)
     teams, names = teams_of(nodes), list(pools.values())
+    condition, narrowed = attempts.condition({node.organization_id for node in nodes})
     found = rows_of(
-        JOBS,
+        usage_sql.jobs(condition),
         {
             **scope_of(places, nodes, pools, period),
+            **narrowed,
             "priced_at": None,
             "classes": [_CLASS_NUMBERS[item] for item in wanted],
             "after_mgpu_s": after and after.mgpu_s,
@@ -251,8 +257,6 @@ def jobs_behind(
 
 
 _CLASS_NUMBERS = {usage_class: number for number, usage_class in enumerate(UsageClass, 1)}
-#: Number of bits by which the class bits are shifted for usage on each kind of devices.
-_SHIFTS = {kind: len(UsageClass) * place for place, kind in enumerate(DeviceKind)}
 
 
 def _job_use(row: Sequence[Any], teams: Sequence[Node], pools: Sequence[Pool]) -> JobUse:
@@ -357,37 +361,16 @@ def _by_currency(
 
 def _sums(team_rows: Collection[Row], found: Collection[Sequence[Any]]) -> _SumFields:
     """Sum the rows of teams, with the jobs and the check of `found`."""
+    counts = [(row[1], int(row[3])) for row in found if row[0] == "jobs"]
     return {
-        "totals": _total(team_rows, list(DeviceKind), found),
+        "totals": total_of([row.amounts for row in team_rows], list(DeviceKind), counts),
         "totals_by_device": {
-            kind: _total([row for row in team_rows if row.device is kind], [kind], found)
+            kind: total_of([row.amounts for row in team_rows if row.device is kind], [kind], counts)
             for kind in DeviceKind
             if any(row.device is kind for row in team_rows)
         },
         "segments_mgpu_s": sum(int(row[3]) for row in found if row[0] == "check"),
     }
-
-
-def _total(
-    team_rows: Iterable[Row], kinds: Collection[DeviceKind], found: Iterable[Sequence[Any]]
-) -> Amounts:
-    """Sum `team_rows`, which cover all these `kinds` of devices. Each job counts once."""
-    counts = [(row[1], int(row[3])) for row in found if row[0] == "jobs"]
-
-    def jobs(*classes: UsageClass) -> int:
-        bits = sum(
-            1 << _SHIFTS[kind] + _CLASS_NUMBERS[one] - 1 for kind in kinds for one in classes
-        )
-        return sum(count for used, count in counts if used & bits)
-
-    return replace(
-        sum((row.amounts for row in team_rows), Amounts()),
-        jobs=jobs(*UsageClass),
-        guaranteed_jobs=jobs(UsageClass.GUARANTEED),
-        borrowed_jobs=jobs(UsageClass.BORROWED),
-        unpaid_jobs=jobs(UsageClass.UNPAID),
-        fault_jobs=jobs(UsageClass.FAULT),
-    )
 
 
 def _tree_rows(team_rows: Iterable[Row], nodes: Sequence[Node]) -> tuple[Row, ...]:

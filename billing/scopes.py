@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,10 +11,46 @@ from uuid import UUID
 from billing.models import RateCard
 from billing.periods import Period
 from billing.usage_sql import POOLS_MAX
-from clusters.models import Pool
+from clusters.models import Cluster, Pool
 from primitives.errors import NotFound
-from tenants.models import Node, NodeKind
+from tenants.models import Node, NodeKind, User
 from tenants.places import Place
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFilter:
+    """The attempts that a report covers, by username and names; None is all of them."""
+
+    user: str | None = None
+    cluster: str | None = None
+    priority_class: str | None = None
+
+    def condition(self, organizations: Collection[UUID]) -> tuple[str, dict[str, Any]]:
+        """Return SQL that narrows attempts (`a`), and its parameters.
+
+        Raises NotFound for a user of none of these organizations, and for an unknown cluster.
+        """
+        sql, parameters = "", dict[str, Any]()
+        if self.user is not None:
+            found = User.objects.filter(organization__in=organizations, username=self.user)
+            users = list(found.values_list("pk", flat=True))
+            if not users:
+                raise NotFound(f"There is no user {self.user!r}.", user=self.user)
+            sql += " AND a.user_id = ANY(%(users)s)"
+            parameters["users"] = users
+        if self.cluster is not None:
+            cluster = Cluster.objects.filter(name=self.cluster).first()
+            if cluster is None:
+                raise NotFound(f"There is no cluster {self.cluster!r}.", cluster=self.cluster)
+            sql += " AND a.cluster_id = %(cluster)s"
+            parameters["cluster"] = cluster.pk
+        if self.priority_class is not None:
+            sql += " AND a.priority_class = %(priority_class)s"
+            parameters["priority_class"] = self.priority_class
+        return sql, parameters
+
+
+EVERY_ATTEMPT = AttemptFilter()
 
 
 def team_and_pool(account: int, teams: Sequence[Node], pools: Sequence[Pool]) -> tuple[Node, Pool]:

@@ -43,13 +43,14 @@ _SECONDS_IN_PERIOD = """
     date_part('epoch', LEAST(s."end", %(until_at)s) - GREATEST(s.start, %(since_at)s))::bigint
 """
 
-# A segment's milli-GPU in each class.
-_MGPU_BY_CLASS = """
-    CASE WHEN s.fault = '' THEN s.guaranteed_mgpu ELSE 0 END AS guaranteed_mgpu,
-    CASE WHEN s.fault = '' THEN s.borrowed_mgpu - s.unpaid_mgpu ELSE 0 END AS borrowed_mgpu,
-    s.unpaid_mgpu,
-    CASE WHEN s.fault = '' THEN 0 ELSE s.guaranteed_mgpu + s.borrowed_mgpu END AS fault_mgpu
-"""
+#: A segment's milli-GPU in each class.
+MGPU_BY_CLASS = {
+    UsageClass.GUARANTEED: "CASE WHEN s.fault = '' THEN s.guaranteed_mgpu ELSE 0 END",
+    UsageClass.BORROWED: "CASE WHEN s.fault = '' THEN s.borrowed_mgpu - s.unpaid_mgpu ELSE 0 END",
+    UsageClass.UNPAID: "s.unpaid_mgpu",
+    UsageClass.FAULT: "CASE WHEN s.fault = '' THEN 0 ELSE s.guaranteed_mgpu + s.borrowed_mgpu END",
+}
+_MGPU_BY_CLASS = ", ".join(f"{mgpu} AS {name}_mgpu" for name, mgpu in MGPU_BY_CLASS.items())
 
 _ASKED = "a.team_id = ANY(%(teams)s) AND a.pool_id = ANY(%(pools)s)"
 
@@ -88,8 +89,37 @@ _SECONDS_AT_PLACE = """
 """
 
 
-def rated(condition: str = "") -> str:
+def metered(mgpu: str = "s.guaranteed_mgpu + s.borrowed_mgpu", condition: str = "") -> str:
+    """Return a SELECT of each organization and its use, straight from the tables, as a check.
+
+    `mgpu` is what counts of a segment.
+    """
+    return f"""
+SELECT a.organization_id, SUM(({mgpu}) * {_SECONDS_AT_PLACE.format(place="l")}) AS mgpu_s
+FROM billing_usagesegment s
+JOIN billing_meteredattempt a ON a.id = s.attempt_id
+JOIN places l ON l.team_id = a.team_id AND {_AT_PLACE.format(place="l")}
+WHERE {_IN_PERIOD} AND {_ASKED} {condition}
+GROUP BY a.organization_id
+"""  # noqa: S608 - made of constants only
+
+
+# The parts of a segment in each bucket of time. `buckets` are the starts of the buckets, in epoch
+# seconds; the first one is the start of the period.
+_BUCKETS = """
+CROSS JOIN LATERAL generate_series(
+    width_bucket(GREATEST(date_part('epoch', s.start)::bigint, c.since_s), %(buckets)s::bigint[]),
+    width_bucket(
+        date_part('epoch', LEAST(s."end", c.until_at))::bigint - 1, %(buckets)s::bigint[]
+    )
+) AS bucket
+"""
+
+
+def rated(condition: str = "", *, has_buckets: bool = False) -> str:
     """Return CTEs up to `rated`: the period's usage and cost per attempt, class and rate line.
+
+    With `has_buckets`, also per bucket of time, which begins at or before `since_s`.
 
     They are grouped by the team's place at the time of use. Cost depends on cumulative usage, so
     `pieces` reach back to each attempt's start. An attempt's segments have no gaps
@@ -103,16 +133,20 @@ def rated(condition: str = "") -> str:
     The outer join to `placed` nearly always finds a row; an inner join would make the planner
     expect few rows. Use without a row happened while its team was elsewhere.
     """
+    since_s, end_s = "c.since_s", """date_part('epoch', LEAST(s."end", c.until_at))::bigint"""
+    if has_buckets:
+        since_s = f"GREATEST({since_s}, (%(buckets)s::bigint[])[bucket])"
+        end_s = f"LEAST({end_s}, (%(buckets)s::bigint[])[bucket + 1])"
     return f"""
 overlapping AS MATERIALIZED (
-    SELECT s.attempt_id, a.job_id, c.account, c.tariff, c.since_s, a.multiplier_ppm, s.fault,
-           {_MGPU_BY_CLASS},
-           date_part('epoch', s.start)::bigint AS start_s,
-           date_part('epoch', LEAST(s."end", c.until_at))::bigint AS end_s
+    SELECT s.attempt_id, a.job_id, c.account, c.tariff, {since_s} AS since_s, a.multiplier_ppm,
+           s.fault, {_MGPU_BY_CLASS},
+           date_part('epoch', s.start)::bigint AS start_s, {end_s} AS end_s
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
     LEFT JOIN placed c ON c.team_id = a.team_id AND c.pool_id = a.pool_id
         AND {_AT_PLACE.format(place="c")}
+    {_BUCKETS if has_buckets else ""}
     WHERE {_IN_PERIOD} AND {_ASKED} {condition}
 ),
 pieces AS NOT MATERIALIZED (
@@ -175,7 +209,7 @@ by_class AS (
     WHERE c.mgpu > 0
 ),
 cumulative AS (
-    SELECT p.attempt_id, p.job_id, p.account, p.class, r.line_id,
+    SELECT p.attempt_id, p.job_id, p.account, p.since_s, p.class, r.line_id,
            COALESCE(r.price_nano, CASE p.class WHEN 4 THEN 0 END) AS price_nano,
            r.price_nano IS NULL AND p.class < 4 AS is_unpriced,
            SUM(p.mgpu * GREATEST(
@@ -192,14 +226,14 @@ cumulative AS (
              r.line_id, r.price_nano, r.start_s
 ),
 shifted AS (
-    SELECT attempt_id, job_id, account, class, line_id, price_nano, is_unpriced,
+    SELECT attempt_id, job_id, account, since_s, class, line_id, price_nano, is_unpriced,
            until_mgpu_s - COALESCE(before_mgpu_s, 0) AS mgpu_s,
            {shifted_sql("until_mgpu_s", "rate")} AS until_shifted,
            {shifted_sql("before_mgpu_s", "rate")} AS before_shifted
     FROM cumulative
 ),
 rated AS (
-    SELECT attempt_id, job_id, account, class, line_id, price_nano, is_unpriced, mgpu_s,
+    SELECT attempt_id, job_id, account, since_s, class, line_id, price_nano, is_unpriced, mgpu_s,
            COALESCE({cost_of_shifted_sql("until_shifted")}, 0)
            - COALESCE({cost_of_shifted_sql("before_shifted")}, 0) AS cost_nano
     FROM shifted
@@ -324,14 +358,9 @@ SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_
        SUM(unpaid_mgpu_s), SUM(fault_mgpu_s), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM days GROUP BY account %% {POOLS_MAX}, day
 UNION ALL
-SELECT 'check', NULL, array_position(%(charged)s::uuid[], a.organization_id),
-       SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_AT_PLACE.format(place="l")}),
+SELECT 'check', NULL, array_position(%(charged)s::uuid[], organization_id), mgpu_s,
        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-FROM billing_usagesegment s
-JOIN billing_meteredattempt a ON a.id = s.attempt_id
-JOIN places l ON l.team_id = a.team_id AND {_AT_PLACE.format(place="l")}
-WHERE {_IN_PERIOD} AND {_ASKED}
-GROUP BY a.organization_id
+FROM ({metered()}) AS metered
 UNION ALL
 SELECT 'capacity', p.number, NULL,
        COALESCE((SELECT c.mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),
@@ -343,10 +372,15 @@ FROM unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
 WHERE p.id = ANY(%(capacity_pools)s)
 """  # noqa: S608 - made of constants only
 
-#: The jobs behind a number, largest first. Those after (`after_mgpu_s`, `after_job`, `after_class`,
-#: `after_account`) of `classes` (as in `_rated`), at most `limit`. Only these are priced.
-#: A job that ran in several accounts is listed once for each.
-JOBS = f"""
+
+def jobs(condition: str = "") -> str:
+    """Return the statement of the jobs behind a number, largest first.
+
+    `condition` narrows the attempts (`a`). It returns those after (`after_mgpu_s`, `after_job`,
+    `after_class`, `after_account`) of `classes` (as in `rated`), at most `limit`. Only these are
+    priced. A job that ran in several accounts is listed once for each.
+    """
+    return f"""
 WITH {ACCOUNTS},
 used AS (
     SELECT a.job_id, p.account, SUM(held.guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
@@ -361,7 +395,7 @@ used AS (
         SELECT {_SECONDS_AT_PLACE.format(place="p")} AS seconds
     ) AS length
     CROSS JOIN LATERAL (SELECT {_MGPU_BY_CLASS}) AS held
-    WHERE {_IN_PERIOD} AND {_ASKED}
+    WHERE {_IN_PERIOD} AND {_ASKED} {condition}
     GROUP BY a.job_id, p.account
 ),
 page AS MATERIALIZED (
@@ -379,7 +413,7 @@ page AS MATERIALIZED (
     ORDER BY c.mgpu_s DESC, u.job_id, c.class, u.account
     LIMIT %(limit)s
 ),
-{rated("AND a.job_id IN (SELECT job_id FROM page)")}
+{rated(f"AND a.job_id IN (SELECT job_id FROM page) {condition}")}
 SELECT p.job_id, m.job_name, m.username, p.account, p.class, SUM(r.mgpu_s), SUM(r.cost_nano),
        (SELECT COUNT(DISTINCT o.attempt_id) FROM overlapping o
         WHERE o.job_id = p.job_id AND o.account = p.account
@@ -397,6 +431,7 @@ CROSS JOIN LATERAL (
 GROUP BY p.job_id, p.class, p.mgpu_s, m.job_name, m.username, p.account
 ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
 """  # noqa: S608 - made of constants only
+
 
 #: The charges behind a report, one per attempt, account, usage class and rate line, sorted by
 #: account, job and attempt. Use without a price has no line. The gaps of a tariff are one row.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from rest_framework import serializers
@@ -184,6 +185,15 @@ def _sums_body(sums: Sums) -> dict[str, Any]:
 _COSTS = ("guaranteed_cost_nano", "borrowed_cost_nano", "unpaid_cost_nano", "cost_nano")
 
 
+def report_sums_body(sums: Sums, parts: Collection[CurrencySums]) -> dict[str, Any]:
+    """Return the totals of a report and their check. Costs in several currencies have no sum."""
+    body = _sums_body(sums)
+    if len(parts) > 1:
+        for amounts in [body["totals"], *body["totals_by_device"]]:
+            amounts.update(dict.fromkeys(_COSTS))
+    return body
+
+
 class ChargebackReportSerializer(serializers.Serializer[Any]):
     """Usage and cost from `start` to `end`.
 
@@ -234,10 +244,7 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
 
     def to_representation(self, instance: Report) -> dict[str, Any]:
         """Return the report in the form of the API."""
-        period, body = instance.period, _sums_body(instance)
-        if len(instance.by_currency) > 1:
-            for amounts in [body["totals"], *body["totals_by_device"]]:
-                amounts.update(dict.fromkeys(_COSTS))
+        period = instance.period
         return {
             "start": utc_text(period.start),
             "end": utc_text(period.end),
@@ -245,7 +252,7 @@ class ChargebackReportSerializer(serializers.Serializer[Any]):
             "currency": instance.currency,
             "rows": [ChargebackRowSerializer(row).data for row in instance.rows],
             "by_currency": CurrencySumsSerializer(instance.by_currency, many=True).data,
-            **body,
+            **report_sums_body(instance, instance.by_currency),
             "days": ChargebackDaySerializer(instance.days, many=True).data,
             "capacity": PoolCapacitySerializer(instance.capacity, many=True).data,
             "capacity_withheld": WithheldPoolSerializer(instance.withheld, many=True).data,

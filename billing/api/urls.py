@@ -15,11 +15,10 @@ from billing.api.reconciliation_views import (
     ReconciliationDetail,
     ReconciliationList,
 )
-from billing.api.views import ChargebackJobs, ChargebackView
+from billing.api.views import ChargebackView
 
 urlpatterns: list[URLPattern] = [
     path("reports/chargeback", ChargebackView.as_view()),
-    path("reports/chargeback/jobs", ChargebackJobs.as_view()),
     path("reconciliations", ReconciliationList.as_view()),
     path("reconciliations/<uuid:reconciliation_id>", ReconciliationDetail.as_view()),
     path(

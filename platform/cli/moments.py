@@ -40,7 +40,13 @@ def moment(text: str, option: str, zone: tzinfo = UTC) -> str:
     return f"{midnight.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def this_month(zone: tzinfo = UTC) -> tuple[str, str]:
+def day_or_time(text: str, option: str) -> str:
+    """Return a typed day or time as it is, for the API to read. Raises CliError for others."""
+    moment(text, option)
+    return text
+
+
+def this_month(zone: tzinfo) -> tuple[str, str]:
     """Return the first day of the present month of the zone, and that of the next."""
     first = now_utc().astimezone(zone).date().replace(day=1)
     following = (first + timedelta(days=31)).replace(day=1)

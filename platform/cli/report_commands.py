@@ -9,7 +9,7 @@ import typer
 
 from cli.context import open_api
 from cli.errors import CliError
-from cli.moments import moment, this_month
+from cli.moments import day_or_time, moment
 from cli.output import (
     NAME_PAD_MAX,
     Devices,
@@ -28,6 +28,12 @@ _QUOTAS_MAX = 1_000
 
 quota_app = typer.Typer(no_args_is_help=True, help="Quotas of the tree.", rich_markup_mode=None)
 report_app = typer.Typer(no_args_is_help=True, help="Usage and cost.", rich_markup_mode=None)
+
+#: Dimensions of a report. The server refuses others.
+_DIMENSIONS = (
+    *("organization", "department", "team", "user", "pool", "cluster", "usage_class"),
+    *("priority_class", "hour", "day", "week", "month"),
+)
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 
@@ -103,9 +109,15 @@ def _limit(mgpu: int | None) -> str:
 @report_app.command("chargeback")
 def chargeback(
     ctx: typer.Context,
+    by: Annotated[
+        str, typer.Option(help="One or two dimensions: " + ", ".join(_DIMENSIONS) + ".")
+    ] = "team,pool",
     start: Annotated[
         str | None,
-        typer.Option(help="2026-11-01, or 2026-11-01T00:00:00Z. Default: this month."),
+        typer.Option(
+            help="2026-11-01, in the organization's time zone, or 2026-11-01T00:00:00Z. Default: "
+            "this month."
+        ),
     ] = None,
     end: Annotated[str | None, typer.Option(help="End of the period, excluded.")] = None,
     team: Annotated[str | None, typer.Option(help="Only this path and all below it.")] = None,
@@ -113,8 +125,11 @@ def chargeback(
         str | None, typer.Option(help="Only this organization, by its slug.")
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
-    group_by: Annotated[
-        str | None, typer.Option(help="One row per team or per department.")
+    user: Annotated[str | None, typer.Option(help="Only this username.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only this cluster.")] = None,
+    priority_class: Annotated[str | None, typer.Option(help="Only this priority class.")] = None,
+    usage_class: Annotated[
+        str | None, typer.Option(help="Only guaranteed, borrowed, unpaid or fault.")
     ] = None,
     as_of: Annotated[
         str | None, typer.Option(help="Count running jobs until this time. Default: now.")
@@ -122,63 +137,64 @@ def chargeback(
     jobs: Annotated[
         bool, typer.Option("--jobs", help="List the jobs behind the numbers, largest first.")
     ] = False,
-    usage_class: Annotated[
-        str | None, typer.Option(help="With --jobs: only guaranteed, borrowed, unpaid or fault.")
-    ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=10_000, help="With --jobs: number of jobs.")
     ] = 500,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show usage and cost of a period (UTC). With --jobs, show the jobs behind them.
+    """Show usage and cost of a period by groups. With --jobs, show the jobs behind them.
 
-    Without --start and --end, the period is this month. Each currency has its own table.
+    Days, weeks and months are those of the organization's time zone. Each currency has its own
+    table. Example: --by department,day --start 2026-11-01 --end 2026-12-01.
     """
-    if start is None and end is None:
-        start, end = this_month()
-        tell(f"This month (UTC): from {start} to {end}, excluded.")
-    elif start is None or end is None:
+    if (start is None) != (end is None):
         raise CliError(
             "Give both --start and --end, such as --start 2026-11-01 --end 2026-12-01, or neither "
             "for this month."
         )
-    period = {
-        "start": moment(start, "--start"),
-        "end": moment(end, "--end"),
+    if team is not None and organization is not None:
+        raise CliError("Give --team or --organization, not both.")
+    asked = {
+        "start": None if start is None else day_or_time(start, "--start"),
+        "end": None if end is None else day_or_time(end, "--end"),
         "as_of": None if as_of is None else moment(as_of, "--as-of"),
+        "node": team or organization,
         "pool": pool,
+        "user": user,
+        "cluster": cluster,
+        "priority_class": priority_class,
+        "usage_class": usage_class,
     }
+    api = open_api(ctx)
     if jobs:
-        if csv or group_by is not None:
-            raise CliError("--jobs cannot be combined with --csv or --group-by.")
-        if (team is None) == (organization is None):
+        if csv:
+            raise CliError("--jobs cannot be combined with --csv.")
+        if asked["node"] is None:
             raise CliError("Whose jobs? Give --team PATH or --organization SLUG with --jobs.")
-        wanted = {**period, "node": team or organization, "usage_class": usage_class}
-        found = open_api(ctx).items("reports/chargeback/jobs", most=limit, **wanted)
+        found = api.items("reports/chargeback/jobs", most=limit, **asked)
         _show_jobs(list(found), limit, output)
         return
-    if usage_class is not None:
-        raise CliError("--usage-class needs --jobs. The report itself shows all classes.")
-    parameters = {**period, "team": team, "organization": organization, "group_by": group_by}
-    api = open_api(ctx)
     if csv:
-        text = api.get_text("reports/chargeback", **parameters, format="csv")
+        text = api.get_text("reports/chargeback/groups", by=by, **asked, format="csv")
         typer.echo(text, nl=not text.endswith("\n"))
         return
-    report = api.get("reports/chargeback", **parameters)
+    report = api.get("reports/chargeback/groups", by=by, **asked)
     if output is not Format.TABLE:
         print_data(report, output)
         return
     devices = Devices(
         total["device"] for total in report["totals_by_device"] or [{"device": "gpu"}]
     )
+    several = len(report["by_currency"]) > 1
     for place, part in enumerate(report["by_currency"]):
         if place:
             typer.echo()
-        _show_currency(report["rows"], part, devices)
+        rows = [row for row in report["rows"] if not several or row["currency"] == part["currency"]]
+        _show_currency(report["by"], rows, part, devices)
     tell(
-        f"{devices.hours_words} from {report['start']} to {report['end']}, as of {report['as_of']}."
+        f"{devices.hours_words} from {report['start']} to {report['end']}, as of "
+        f"{report['as_of']}. Days of {report['time_zone']}."
     )
     for line in report["corrections"]:
         tell(
@@ -190,32 +206,36 @@ def chargeback(
         raise CliError("The rows do not add up to the metered use. Tell an administrator.")
 
 
-def _show_currency(rows: list[dict[str, Any]], part: Mapping[str, Any], devices: Devices) -> None:
-    """Print rows and totals of the organizations with one currency."""
-    theirs = [row for row in rows if row["node"].split("/")[0] in part["organizations"]]
-    totals = [
-        {**total, "node": "total", "pool": ""}
-        for total in part["totals_by_device"] or [{**part["totals"], "device": "gpu"}]
-    ]
+def _show_currency(
+    by: list[str], rows: list[dict[str, Any]], part: Mapping[str, Any], devices: Devices
+) -> None:
+    """Print rows and totals of one currency."""
     whole = part["totals"]
+    totals = part["totals_by_device"] or [{**whole, "device": "gpu"}]
     classes = [name for name in _CLASSES if name in _ALWAYS or whole[f"{name}_mgpu_s"]]
+    heads = [name.replace("_", " ").upper() for name in by]
+    label = ["total", *[""] * (len(by) - 1)]
     lines = [
-        [row["node"], row["pool"], *_amounts(row, devices, classes)] for row in [*theirs, *totals]
+        [
+            *(plain(row["keys"][name]) or "(none)" for name in by),
+            *_amounts(row, devices, classes),
+        ]
+        for row in rows
     ]
+    lines += [[*label, *_amounts(total, devices, classes)] for total in totals]
     if len(totals) > 1:
         # Costs and jobs can be added up, but hours of cores and GPUs cannot.
         none = ["-"] * len(classes)
-        lines.append(["total", "all", *none, money(whole["cost_nano"]), str(whole["jobs"])])
+        lines.append([*label[:-1], "all", *none, money(whole["cost_nano"]), str(whole["jobs"])])
     print_table(
         [
-            "NODE",
-            "POOL",
+            *heads,
             *(_CLASSES[name] for name in classes),
             f"COST {part['currency'] or ''}".strip(),
             "JOBS",
         ],
         lines,
-        squeeze="NODE",
+        squeeze=heads[0],
     )
 
 

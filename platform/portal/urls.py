@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("exports.api.urls")),
     path("api/v1/", include("budgets.api.urls")),
     path("api/v1/", include("periods.api.urls")),
+    path("api/v1/", include("chargeback.api.urls")),
     path("api/v1/", include("jobs.api.urls")),
     path("api/v1/openapi.json", views.openapi),
     path("healthz", views.healthz),

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, dataclass_transform
 
@@ -136,20 +136,33 @@ def choice(values: Iterable[str], help: str = "", *, default: str | None = None)
 
 def several(values: Iterable[str], help: str = "") -> Any:
     """Declare one or more of `values`, with commas between them: a frozenset."""
+    return _some_of(values, help, frozenset, None)
+
+
+def in_order(values: Iterable[str], help: str = "", *, default: Sequence[str]) -> Any:
+    """Declare one or more of `values`, with commas between them, in their order: a tuple."""
+    return _some_of(values, help, tuple, tuple(default))
+
+
+def _some_of(
+    values: Iterable[str], help: str, gather: Callable[[list[str]], Any], default: Any
+) -> Any:
     allowed = [str(value) for value in values]
 
-    def read(words: str, name: str) -> frozenset[str]:
-        given = frozenset(words.split(","))
-        if not given <= set(allowed):
+    def read(words: str, name: str) -> Any:
+        given = words.split(",")
+        if not set(given) <= set(allowed):
             raise InvalidRequest(
                 f"{name} must be one or more of {', '.join(allowed)}, with commas between them.",
                 errors=[FieldError(f"/{name}", f"must be some of {', '.join(allowed)}")],
             )
-        return given
+        return gather(given)
 
     kind = {"type": "array", "items": {"type": "string", "enum": allowed}}
-    shown = {"style": "form", "explode": False}
-    return _declared(_Parameter(kind, read, help, shown=shown))
+    shown: dict[str, Any] = {"style": "form", "explode": False}
+    if default is not None:
+        shown["default"] = list(default)
+    return _declared(_Parameter(kind, read, help, default, shown=shown))
 
 
 def flag(help: str = "") -> Any:
@@ -205,6 +218,23 @@ def time(help: str = "", *, is_in_seconds: bool = False, required: str = "") -> 
         return moment
 
     return _declared(_Parameter(OpenApiTypes.DATETIME, read, help, required=required))
+
+
+def day_or_time(help: str = "") -> Any:
+    """Declare a day (a date), or a time in whole seconds as `time` reads it (a datetime)."""
+
+    def read(words: str, name: str) -> Any:
+        if "T" not in words:
+            return day_or_refuse(words, name)
+        moment = time_or_refuse(words, name)
+        if moment.microsecond:
+            raise InvalidRequest(
+                f"{name} must be in whole seconds.",
+                errors=[FieldError(f"/{name}", "is not in whole seconds")],
+            )
+        return moment
+
+    return _declared(_Parameter(OpenApiTypes.STR, read, help))
 
 
 class PageParameters(Parameters):

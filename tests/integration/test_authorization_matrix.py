@@ -403,6 +403,9 @@ TABLE: dict[tuple[str, str], Case] = {
     ("DELETE", "quarantine"): a_case("401 409 403 403 403 403 403 403 403 403 403"),
     # Money: the costs of one's subtree; prices are the organization's.
     ("GET", "reports/chargeback"): a_case("401 200 200 200 200 200 403 200 200 403 200", query=DAY),
+    ("GET", "reports/chargeback/groups"): a_case(
+        "401 200 200 200 200 200 403 200 200 403 200", query=DAY
+    ),
     ("GET", "reports/chargeback/jobs"): a_case(
         "401 200 200 200 403 200 403 200 200 403 404",
         query=DAY + "&node=ai-company/research/nlp",

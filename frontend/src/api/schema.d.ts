@@ -1898,6 +1898,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reports/chargeback/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get usage and cost of a period by one or two dimensions
+         * @description Covers everything below `node`, or else all nodes whose costs the caller may see. Days, weeks and months are those of the organization's time zone.
+         */
+        get: operations["get_chargeback_groups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/reports/chargeback/jobs": {
         parameters: {
             query?: never;
@@ -2698,6 +2718,14 @@ export interface components {
             team: string | null;
             user: string | null;
         };
+        /** @description An hour, day, week or month of the organization's time zone, cut to the period. */
+        Bucket: {
+            /** Format: date-time */
+            end: string;
+            label: string;
+            /** Format: date-time */
+            start: string;
+        };
         /** @description A budget. */
         Budget: {
             /** @description Whether the caller may change it */
@@ -2892,6 +2920,22 @@ export interface components {
              */
             window?: components["schemas"]["WindowEnum"];
         };
+        /**
+         * @description * `organization` - organization
+         *     * `department` - department
+         *     * `team` - team
+         *     * `user` - user
+         *     * `pool` - pool
+         *     * `cluster` - cluster
+         *     * `usage_class` - usage_class
+         *     * `priority_class` - priority_class
+         *     * `hour` - hour
+         *     * `day` - day
+         *     * `week` - week
+         *     * `month` - month
+         * @enum {string}
+         */
+        ByEnum: "organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "hour" | "day" | "week" | "month";
         /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
@@ -4058,6 +4102,73 @@ export interface components {
          * @enum {string}
          */
         FormatEnum: "csv" | "xlsx" | "parquet";
+        /** @description The use of one group, in one kind of devices and one currency. */
+        GroupRow: {
+            borrowed_cost_nano: number;
+            /** @description Above the guarantee, and paid by credits where the credit bank is on */
+            borrowed_mgpu_s: number;
+            /** @description Cost of all classes */
+            cost_nano: number;
+            /** @description ISO 4217; null if the organization has no rate card */
+            currency: string | null;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
+            fault_mgpu_s: number;
+            guaranteed_cost_nano: number;
+            /** @description Inside the guarantee */
+            guaranteed_mgpu_s: number;
+            jobs: number;
+            /** @description The names of the group, by dimension. The department is empty for a team right below the organization */
+            keys: {
+                [key: string]: string;
+            };
+            unpaid_cost_nano: number;
+            /** @description Above the guarantee, without credits */
+            unpaid_mgpu_s: number;
+            /** @description Part of the usage without a price, which costs 0 */
+            unpriced_mgpu_s: number;
+        };
+        /**
+         * @description Use and cost from `start` to `end` by groups, sorted by their names.
+         *
+         *     Use that has not ended counts until `end` or `as_of`, whichever is earlier.
+         */
+        GroupedReport: {
+            /** Format: date-time */
+            as_of: string;
+            /** @description All times of the dimension of time, also those without use */
+            buckets: components["schemas"]["Bucket"][];
+            by: components["schemas"]["ByEnum"][];
+            /** @description The totals by currency; at least one item */
+            by_currency: components["schemas"]["CurrencySums"][];
+            check: components["schemas"]["ChargebackCheck"];
+            /** @description Prices that were added after they had applied in the period */
+            corrections: components["schemas"]["Correction"][];
+            /** @description ISO 4217; null if no rate card applies, or there are several: see `by_currency` */
+            currency: string | null;
+            /** Format: date-time */
+            end: string;
+            /**
+             * Format: date-time
+             * @description Costs are those at the prices of this moment. null: as charged
+             */
+            priced_at: string | null;
+            /** @description At most 10,000 */
+            rows: components["schemas"]["GroupRow"][];
+            /** Format: date-time */
+            start: string;
+            /** @description Zone (IANA) of its days: the organization's, or UTC for several organizations */
+            time_zone: string;
+            /** @description Sum over all rows. Each job counts once */
+            totals: components["schemas"]["ReportTotals"];
+            totals_by_device: components["schemas"]["ReportDeviceTotals"][];
+        };
         /** @description A role on the moved node that is inherited from a node above it. */
         InheritedRole: {
             given_on: string;
@@ -14414,25 +14525,107 @@ export interface operations {
             };
         };
     };
+    get_chargeback_groups: {
+        parameters: {
+            query?: {
+                /** @description Count running jobs until this time. Default: now */
+                as_of?: string;
+                /** @description One or two dimensions, at most one of them of time */
+                by?: ("organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "hour" | "day" | "week" | "month")[];
+                /** @description Only use of this cluster */
+                cluster?: string;
+                /** @description End, excluded; at most 400 days after start */
+                end?: string;
+                format?: "csv" | "json";
+                /** @description Only the node with this path, and below it */
+                node?: string;
+                /** @description Only this pool */
+                pool?: string;
+                /** @description What the period would cost at the prices of this moment. Default: as charged */
+                priced_at?: string;
+                /** @description Only use of this priority class */
+                priority_class?: string;
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
+                start?: string;
+                /** @description Only this usage class */
+                usage_class?: "borrowed" | "fault" | "guaranteed" | "unpaid";
+                /** @description Only use of this username */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupedReport"];
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_chargeback_jobs: {
         parameters: {
             query: {
-                /** @description Count running jobs until this time. Default: now. With the same as_of, a report and the jobs behind it agree exactly. */
+                /** @description Count running jobs until this time. Default: now */
                 as_of?: string;
+                /** @description Only use of this cluster */
+                cluster?: string;
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description End, excluded; at most 400 days after start */
-                end: string;
+                end?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Path of the row's node */
                 node: string;
                 /** @description Only this pool */
                 pool?: string;
-                /** @description Start, with an offset */
-                start: string;
-                /** @description Only this class. Default: all */
+                /** @description Only use of this priority class */
+                priority_class?: string;
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
+                start?: string;
+                /** @description Only this usage class */
                 usage_class?: "borrowed" | "fault" | "guaranteed" | "unpaid";
+                /** @description Only use of this username */
+                user?: string;
             };
             header?: never;
             path?: never;

@@ -159,7 +159,7 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
   const session = useSession();
   const report = useQuery({ ...chargebackQuery(filter), placeholderData: keepPreviousData });
   const command = [
-    `tidegate report chargeback --start ${filter.start} --end ${filter.end} --group-by ${filter.group_by ?? "team"}`,
+    `tidegate report chargeback --start ${filter.start} --end ${filter.end} --by ${filter.group_by === "department" ? "department,team" : "team,pool"}`,
     filter.team && `--team ${filter.team}`,
     filter.pool && `--pool ${filter.pool}`,
   ]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from unittest.mock import patch
 
 import pytest
 from django.db import transaction
@@ -32,6 +33,9 @@ from billing.periods import Period
 from billing.rating import cost_nano
 from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at
 from builders.portal_builders import a_company, a_pool, a_user, an_actor
+from chargeback.buckets import Bucket
+from chargeback.dimensions import Dimension
+from chargeback.reports import Asked, grouped_report
 from tenants.access import Actor
 from tenants.roles import Role
 
@@ -174,6 +178,23 @@ def charged(actor: Actor, start: int, end: int) -> Amounts:
     )
 
 
+def in_buckets(actor: Actor, edges: Sequence[int]) -> list[Amounts]:
+    """The same periods as the rows of one report by day, with these times in the place of days."""
+    buckets = [Bucket(str(a), at(a), at(b)) for a, b in itertools.pairwise(edges)]
+    with patch("chargeback.reports.buckets_of", lambda *_: buckets):
+        found = grouped_report(
+            actor=actor,
+            by=[Dimension.DAY, Dimension.USAGE_CLASS],
+            asked=Asked(at(edges[0]), at(edges[-1])),
+            now=LATER,
+        )
+    assert found.segments_mgpu_s == found.totals.mgpu_s
+    sums = {bucket.label: Amounts() for bucket in buckets}
+    for row in found.rows:
+        sums[row.keys[0]] += row.amounts
+    return [without_jobs(sums[bucket.label]) for bucket in buckets]
+
+
 def plain(prices: Prices, start: int, end: int) -> Amounts:
     """The same totals, second by second and in Python."""
     usage, cost, unpriced = (dict.fromkeys(UsageClass.values, 0) for _ in range(3))
@@ -267,6 +288,7 @@ def test_charges(
             for (a, b), part in zip(itertools.pairwise(edges), parts, strict=True):
                 assert charged(actor, a, b) == without_jobs(part), (a, b)
             assert without_jobs(total) == without_jobs(whole)
+            assert in_buckets(actor, edges) == [without_jobs(part) for part in parts]
             for (a, b), part in zip(itertools.pairwise(edges), parts, strict=True):
                 assert without_jobs(part) == plain(prices, a, b), (a, b)
             raise Undo

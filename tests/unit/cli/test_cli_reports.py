@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +86,9 @@ def test_no_quota(server: Server) -> None:
     assert (ran.exit_code, ran.out, ran.err) == (0, "", "a/b has no quota in tpu.\n")
 
 
+NLP = "ai-company/research/nlp"
+
+
 def a_report(**changes: Any) -> dict[str, Any]:
     amounts = {
         "guaranteed_mgpu_s": 3_600_000,
@@ -102,7 +104,16 @@ def a_report(**changes: Any) -> dict[str, Any]:
         "end": "2026-12-01T00:00:00Z",
         "as_of": "2026-11-21T12:00:00Z",
         "currency": "EUR",
-        "rows": [{**amounts, "node": "ai-company/research/nlp", "pool": "h100", "device": "gpu"}],
+        "time_zone": "Europe/Berlin",
+        "by": ["team", "pool"],
+        "rows": [
+            {
+                **amounts,
+                "keys": {"team": NLP, "pool": "h100"},
+                "device": "gpu",
+                "currency": "EUR",
+            }
+        ],
         "by_currency": [{"currency": "EUR", "organizations": ["ai-company"], **sums}],
         **sums,
         "check": {"is_equal": True},
@@ -112,25 +123,31 @@ def a_report(**changes: Any) -> dict[str, Any]:
 
 
 def test_chargeback(server: Server) -> None:
-    server.routes["GET reports/chargeback"] = a_report()
+    server.routes["GET reports/chargeback/groups"] = a_report()
     ran = server.run(
         *("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01T00:00:00Z"),
-        *("--team", "a/b", "--group-by", "department", "--pool", "h100"),
+        *("--team", "a/b", "--by", "user,day", "--pool", "h100", "--user", "ana"),
+        *("--cluster", "local", "--priority-class", "low", "--usage-class", "borrowed"),
     )
     assert dict(server.requests[0].url.params) == {
-        "start": "2026-11-01T00:00:00Z",
+        "by": "user,day",
+        "start": "2026-11-01",
         "end": "2026-12-01T00:00:00Z",
-        "team": "a/b",
-        "group_by": "department",
+        "node": "a/b",
         "pool": "h100",
+        "user": "ana",
+        "cluster": "local",
+        "priority_class": "low",
+        "usage_class": "borrowed",
     }
     assert ran.out.splitlines() == [
-        "NODE                     POOL  GUARANTEED  BORROWED  COST EUR  JOBS",
+        "TEAM                     POOL  GUARANTEED  BORROWED  COST EUR  JOBS",
         "ai-company/research/nlp  h100       1.000     0.500      2.50     2",
         "total                               1.000     0.500      2.50     2",
     ]
     assert ran.err == (
-        "GPU-hours from 2026-11-01T00:00:00Z to 2026-12-01T00:00:00Z, as of 2026-11-21T12:00:00Z.\n"
+        "GPU-hours from 2026-11-01T00:00:00Z to 2026-12-01T00:00:00Z, as of 2026-11-21T12:00:00Z. "
+        "Days of Europe/Berlin.\n"
     )
 
 
@@ -140,7 +157,7 @@ def test_unpaid_and_free_use_have_columns_where_there_is_some(server: Server) ->
     amounts = {**report["totals"], "unpaid_mgpu_s": 360_000, "fault_mgpu_s": 36_000}
     report["by_currency"][0]["totals"] = amounts
     report["by_currency"][0]["totals_by_device"] = [{**amounts, "device": "gpu"}]
-    server.routes["GET reports/chargeback"] = report
+    server.routes["GET reports/chargeback/groups"] = report
     ran = server.run("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01")
     assert [line.split()[-6:] for line in ran.out.splitlines()] == [
         ["BORROWED", "UNPAID", "FREE", "(FAULTS)", "COST", "EUR", "JOBS"][-6:],
@@ -153,15 +170,17 @@ def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> 
     """Mutants: one total of both, under GPU-hours; the rows of cores bear no unit."""
     report = a_report()
     amounts = report["totals"]
-    report["rows"].append({**report["rows"][0], "pool": "cpu", "device": "cpu"})
+    report["rows"].append(
+        {**report["rows"][0], "keys": {"team": NLP, "pool": "cpu"}, "device": "cpu"}
+    )
     report["totals_by_device"].append({**amounts, "device": "cpu"})
     report["by_currency"][0]["totals"] = {name: 2 * amount for name, amount in amounts.items()}
-    server.routes["GET reports/chargeback"] = report
+    server.routes["GET reports/chargeback/groups"] = report
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
     ran = server.run("report", "chargeback", *period)
     assert ran.err.startswith("GPU-hours (core-hours where marked) from 2026-11-01")
     assert ran.out.splitlines() == [
-        "NODE                     POOL  GUARANTEED        BORROWED          COST EUR  JOBS",
+        "TEAM                     POOL  GUARANTEED        BORROWED          COST EUR  JOBS",
         "ai-company/research/nlp  h100  1.000             0.500                 2.50     2",
         "ai-company/research/nlp  cpu   1.000 core-hours  0.500 core-hours      2.50     2",
         "total                          1.000             0.500                 2.50     2",
@@ -182,45 +201,33 @@ def test_each_currency_of_a_chargeback_has_a_table_of_its_own(server: Server) ->
     """Against: every row in each table, both totals of the whole report."""
     report = a_report(currency=None)
     (row,), (euros,) = report["rows"], report["by_currency"]
-    report["rows"].append({**row, "node": "other/squatters"})
+    report["rows"].append(
+        {**row, "keys": {"team": "other/squatters", "pool": "h100"}, "currency": "USD"}
+    )
     report["by_currency"].append({**euros, "currency": "USD", "organizations": ["other"]})
-    server.routes["GET reports/chargeback"] = report
+    server.routes["GET reports/chargeback/groups"] = report
     ran = server.run(
         *("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01"),
     )
     assert (ran.exit_code, ran.out.splitlines()) == (
         0,
         [
-            "NODE                     POOL  GUARANTEED  BORROWED  COST EUR  JOBS",
+            "TEAM                     POOL  GUARANTEED  BORROWED  COST EUR  JOBS",
             "ai-company/research/nlp  h100       1.000     0.500      2.50     2",
             "total                               1.000     0.500      2.50     2",
             "",
-            "NODE             POOL  GUARANTEED  BORROWED  COST USD  JOBS",
+            "TEAM             POOL  GUARANTEED  BORROWED  COST USD  JOBS",
             "other/squatters  h100       1.000     0.500      2.50     2",
             "total                       1.000     0.500      2.50     2",
         ],
     )
 
 
-@pytest.mark.parametrize(
-    ("now", "start", "end"),
-    [
-        (datetime(2026, 11, 30, 23, 59, tzinfo=UTC), "2026-11-01", "2026-12-01"),
-        (datetime(2026, 12, 1, tzinfo=UTC), "2026-12-01", "2027-01-01"),
-        (datetime(2027, 2, 28, tzinfo=UTC), "2027-02-01", "2027-03-01"),
-    ],
-)
-def test_chargeback_is_of_this_month_unless_told(
-    server: Server, monkeypatch: pytest.MonkeyPatch, now: datetime, start: str, end: str
-) -> None:
-    monkeypatch.setattr("cli.moments.now_utc", lambda: now)
-    server.routes["GET reports/chargeback"] = a_report()
-    ran = server.run("report", "chargeback")
-    assert dict(server.requests[0].url.params) == {
-        "start": f"{start}T00:00:00Z",
-        "end": f"{end}T00:00:00Z",
-    }
-    assert ran.err.splitlines()[0] == (f"This month (UTC): from {start} to {end}, excluded.")
+def test_without_a_period_the_server_decides_on_this_month(server: Server) -> None:
+    """Against: this month of UTC, which begins at another hour than the organization's."""
+    server.routes["GET reports/chargeback/groups"] = a_report()
+    server.run("report", "chargeback")
+    assert dict(server.requests[0].url.params) == {"by": "team,pool"}
 
 
 @pytest.mark.parametrize("half", ["--start", "--end"])
@@ -239,7 +246,7 @@ def test_a_report_names_prices_that_were_added_after_the_fact(server: Server) ->
         "added_by": "fin@ai-company",
         "added_at": "2026-11-20T08:00:00Z",
     }
-    server.routes["GET reports/chargeback"] = a_report(corrections=[line])
+    server.routes["GET reports/chargeback/groups"] = a_report(corrections=[line])
     ran = server.run("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01")
     assert ran.err.splitlines()[1:] == [
         "Priced after the fact: borrowed h100 of ai-company from 2026-11-01T00:00:00Z, added by "
@@ -248,7 +255,7 @@ def test_a_report_names_prices_that_were_added_after_the_fact(server: Server) ->
 
 
 def test_a_report_that_does_not_add_up_fails(server: Server) -> None:
-    server.routes["GET reports/chargeback"] = a_report(check={"is_equal": False})
+    server.routes["GET reports/chargeback/groups"] = a_report(check={"is_equal": False})
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
     assert server.run("report", "chargeback", *period).exit_code == 2
 
@@ -281,8 +288,8 @@ def test_the_jobs_behind_a_number(server: Server) -> None:
         *("--as-of", "2026-11-21T12:00:00Z"),
     )
     assert dict(server.requests[0].url.params) == {
-        "start": "2026-11-01T00:00:00Z",
-        "end": "2026-12-01T00:00:00Z",
+        "start": "2026-11-01",
+        "end": "2026-12-01",
         "as_of": "2026-11-21T12:00:00Z",
         "pool": "h100",
         "node": "a/b",
@@ -337,10 +344,8 @@ def test_a_list_of_jobs_that_is_cut_says_so(server: Server) -> None:
     ("arguments", "told"),
     [
         (BEHIND, "Whose jobs? Give --team PATH or --organization SLUG with --jobs."),
-        ((*BEHIND, "--team", "a/b", "--organization", "a"), "Whose jobs?"),
-        ((*BEHIND, "--team", "a/b", "--csv"), "--jobs cannot be combined with --csv or"),
-        ((*BEHIND, "--team", "a/b", "--group-by", "team"), "or --group-by"),
-        ((*BEHIND[:-1], "--usage-class", "borrowed"), "--usage-class needs --jobs"),
+        ((*BEHIND, "--team", "a/b", "--organization", "a"), "--team or --organization, not both"),
+        ((*BEHIND, "--team", "a/b", "--csv"), "--jobs cannot be combined with --csv"),
         ((*BEHIND, "--team", "a/b", "--as-of", "now"), "--as-of 'now': write 2026-11-01"),
     ],
 )
@@ -353,7 +358,9 @@ def test_options_that_do_not_go_together(
 
 
 def test_chargeback_as_csv_is_what_the_server_sends(server: Server) -> None:
-    server.routes["GET reports/chargeback"] = httpx.Response(200, text="node,pool\r\na,b\r\n")
+    server.routes["GET reports/chargeback/groups"] = httpx.Response(
+        200, text="node,pool\r\na,b\r\n"
+    )
     ran = server.run(
         "report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01", "--csv"
     )

@@ -1,0 +1,44 @@
+"""The parameters that the report and the jobs behind it have in common."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from billing.models import UsageClass
+from billing.scopes import AttemptFilter
+from chargeback.reports import Asked, Narrowed
+from webapi.parameters import Parameters, choice, day_or_time, text, time
+
+
+class NarrowedParameters(Parameters):
+    """The period of a report, and the part of all use that it covers."""
+
+    start: date | datetime | None = day_or_time(
+        "2026-11-01, its midnight in the organization's time zone, or a time with an offset. "
+        "Default: this month"
+    )
+    end: date | datetime | None = day_or_time("End, excluded; at most 400 days after start")
+    as_of: datetime | None = time(
+        "Count running jobs until this time. Default: now", is_in_seconds=True
+    )
+    node: str | None = text("Only the node with this path, and below it")
+    pool: str | None = text("Only this pool")
+    user: str | None = text("Only use of this username")
+    cluster: str | None = text("Only use of this cluster")
+    priority_class: str | None = text("Only use of this priority class")
+    usage_class: str | None = choice(UsageClass, "Only this usage class")
+
+    @property
+    def asked(self) -> Asked:
+        """The period as it was asked for."""
+        return Asked(self.start, self.end, self.as_of)
+
+    @property
+    def narrowed(self) -> Narrowed:
+        """The part of all use."""
+        return Narrowed(
+            node_path=self.node,
+            pool=self.pool,
+            usage_class=None if self.usage_class is None else UsageClass(self.usage_class),
+            attempts=AttemptFilter(self.user, self.cluster, self.priority_class),
+        )

@@ -1,0 +1,13 @@
+"""Routes under /api/v1/ for reports by groups."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from chargeback.api.job_views import ChargebackJobs
+from chargeback.api.views import ChargebackGroups
+
+urlpatterns: list[URLPattern] = [
+    path("reports/chargeback/groups", ChargebackGroups.as_view()),
+    path("reports/chargeback/jobs", ChargebackJobs.as_view()),
+]

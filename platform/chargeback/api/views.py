@@ -1,0 +1,79 @@
+"""Reports by groups."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from chargeback.api.parameters import NarrowedParameters
+from chargeback.api.serializers import GroupedReportSerializer
+from chargeback.dimensions import Dimension
+from chargeback.group_csv import csv_lines, file_name
+from chargeback.reports import grouped_report
+from primitives.clock import SystemClock
+from tenants.api.authentication import actor_from
+from webapi.formats import CsvRenderer, NamedFormats
+from webapi.parameters import choice, in_order, time
+from webapi.serializers import answers
+
+
+class GroupParameters(NarrowedParameters):
+    """The parameters of a report by groups."""
+
+    by: tuple[str, ...] = in_order(
+        Dimension,
+        "One or two dimensions, at most one of them of time",
+        default=(Dimension.TEAM, Dimension.POOL),
+    )
+    priced_at: datetime | None = time(
+        "What the period would cost at the prices of this moment. Default: as charged",
+        is_in_seconds=True,
+    )
+    format: str = choice(("json", "csv"), default="json")
+
+
+class ChargebackGroups(APIView):
+    """Use and cost of a period by groups."""
+
+    renderer_classes = [JSONRenderer, CsvRenderer]
+    content_negotiation_class = NamedFormats
+
+    @extend_schema(
+        operation_id="get_chargeback_groups",
+        summary="Get usage and cost of a period by one or two dimensions",
+        description="Covers everything below `node`, or else all nodes whose costs the caller may "
+        "see. Days, weeks and months are those of the organization's time zone.",
+        parameters=GroupParameters.in_openapi(),
+        responses=answers(
+            {
+                (200, "application/json"): GroupedReportSerializer,  # type: ignore[dict-item]
+                (200, "text/csv"): OpenApiTypes.STR,  # type: ignore[dict-item]
+            },
+            403,
+            404,
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        """Get the report."""
+        asked = GroupParameters.read(request)
+        report = grouped_report(
+            actor=actor_from(request),
+            by=[Dimension(dimension) for dimension in asked.by],
+            asked=asked.asked,
+            narrowed=asked.narrowed,
+            priced_at=asked.priced_at,
+            now=SystemClock().now(),
+        )
+        if request.accepted_renderer.format == "csv":
+            name = file_name(report)
+            return Response(
+                "".join(csv_lines(report)),
+                headers={"Content-Disposition": f'attachment; filename="{name}"'},
+            )
+        return Response(GroupedReportSerializer(report).data)

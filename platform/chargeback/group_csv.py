@@ -1,0 +1,82 @@
+"""A report by groups as CSV: exact decimals, safe in a spreadsheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zoneinfo import ZoneInfo
+
+from billing.csv_export import cost_text, gpu_hours_text
+from chargeback.reports import GroupedReport
+from webapi.csv_text import csv_line, plain_text
+
+#: The columns after those of the dimensions. New ones are added at the end.
+COLUMNS = (
+    "device",
+    "currency",
+    "guaranteed_gpu_hours",
+    "borrowed_gpu_hours",
+    "unpaid_gpu_hours",
+    "fault_gpu_hours",
+    "gpu_hours",
+    "mgpu_seconds",
+    "guaranteed_cost",
+    "borrowed_cost",
+    "unpaid_cost",
+    "cost",
+    "unpriced_mgpu_seconds",
+    "jobs",
+    "period_start",
+    "period_end",
+    "as_of",
+    "time_zone",
+    "priced_at",
+)
+
+
+def file_name(report: GroupedReport) -> str:
+    """Return the name of the file. Hypothetical costs have the moment of their prices."""
+    zone = ZoneInfo(report.time_zone)
+    start, end = (
+        f"{each.astimezone(zone):%Y%m%d}" for each in (report.period.start, report.period.end)
+    )
+    name = "-".join(["chargeback", *(["by", *report.by] if report.by else []), start, end])
+    if report.priced_at is not None:
+        name += f"-at-prices-of-{report.priced_at:%Y%m%dT%H%M%SZ}"
+    return f"{name}.csv"
+
+
+def csv_lines(report: GroupedReport) -> Iterator[str]:
+    """Yield the header, then one line per row of the report, ended by CR LF.
+
+    GPU-hours are rounded half to even at six decimals; `mgpu_seconds` and costs are exact. If
+    `device` is cpu, both count cores.
+    """
+    zone = ZoneInfo(report.time_zone)
+    period = report.period
+    times = [each.astimezone(zone).isoformat() for each in (period.start, period.end, period.as_of)]
+    priced_at = "" if report.priced_at is None else report.priced_at.isoformat()
+    yield csv_line([*report.by, *COLUMNS])
+    for row in report.rows:
+        amounts = row.amounts
+        yield csv_line(
+            [
+                *map(plain_text, row.keys),
+                row.device.value,
+                row.currency or "",
+                gpu_hours_text(amounts.guaranteed_mgpu_s),
+                gpu_hours_text(amounts.borrowed_mgpu_s),
+                gpu_hours_text(amounts.unpaid_mgpu_s),
+                gpu_hours_text(amounts.fault_mgpu_s),
+                gpu_hours_text(amounts.mgpu_s),
+                str(amounts.mgpu_s),
+                cost_text(amounts.guaranteed_cost_nano),
+                cost_text(amounts.borrowed_cost_nano),
+                cost_text(amounts.unpaid_cost_nano),
+                cost_text(amounts.cost_nano),
+                str(amounts.unpriced_mgpu_s),
+                str(amounts.jobs),
+                *times,
+                report.time_zone,
+                priced_at,
+            ]
+        )

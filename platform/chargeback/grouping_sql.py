@@ -1,0 +1,114 @@
+"""The statement of a grouped report. It reads one snapshot, so its parts agree.
+
+Rows have numbers instead of names: a team and a pool are those of `billing.usage_sql`, and arrays
+say which organization, currency, device or node each of them belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from billing.models import PRICED_CLASSES, UsageClass
+from billing.usage_sql import ACCOUNTS, MGPU_BY_CLASS, POOLS_MAX, metered, rated
+from chargeback.dimensions import TIMES, Dimension
+
+#: Columns of `billing.meteredattempt`, which need a join.
+_OF_ATTEMPTS = {
+    Dimension.USER: "a.user_id::text",
+    Dimension.CLUSTER: "a.cluster_id::text",
+    Dimension.PRIORITY_CLASS: "a.priority_class",
+}
+
+
+def nodes_parameter(dimension: Dimension) -> str:
+    """Return the name of the parameter with the number of each team's row."""
+    return f"{dimension}_of_teams"
+
+
+def _key(dimension: Dimension | None) -> str:
+    if dimension is None:
+        return "NULL::text"
+    if dimension in _OF_ATTEMPTS:
+        return _OF_ATTEMPTS[dimension]
+    if dimension in TIMES:
+        return "width_bucket(r.since_s, %(buckets)s::bigint[])::text"
+    if dimension is Dimension.POOL:
+        return f"(r.account %% {POOLS_MAX})::text"
+    if dimension is Dimension.USAGE_CLASS:
+        return "r.class::text"
+    return f"(%({nodes_parameter(dimension)})s::integer[])[r.account / {POOLS_MAX}]::text"
+
+
+def _sum(value: str, condition: str) -> str:
+    return f"SUM(CASE WHEN {condition} THEN {value} ELSE 0 END)"
+
+
+_CLASSES = {number: usage_class.value for number, usage_class in enumerate(UsageClass, 1)}
+_PRICED = {number: name for number, name in _CLASSES.items() if name in PRICED_CLASSES}
+_AMOUNTS = {
+    **{f"{name}_mgpu_s": _sum("r.mgpu_s", f"r.class = {n}") for n, name in _CLASSES.items()},
+    **{f"{name}_cost_nano": _sum("r.cost_nano", f"r.class = {n}") for n, name in _PRICED.items()},
+    **{
+        f"unpriced_{name}_mgpu_s": _sum("r.mgpu_s", f"r.is_unpriced AND r.class = {n}")
+        for n, name in _PRICED.items()
+    },
+}
+_BITS = " + ".join(
+    f"{1 << number - 1} * (SUM({name}_mgpu_s) > 0)::integer" for number, name in _CLASSES.items()
+)
+#: The number of the columns of each part.
+_COLUMNS = 5 + len(_AMOUNTS) + 1 + len(_CLASSES)
+
+
+def statement(by: Sequence[Dimension], usage_class: UsageClass | None, condition: str) -> str:
+    """Return the statement for at most two dimensions.
+
+    `condition` narrows the attempts (`a`). Its parts, by the first column:
+
+    - row: both keys, the number of the currency and of the device, and the `Amounts`.
+    - jobs: the number of an organization, a set of bits of `billing.amounts.total_of`, and how many
+      jobs it counts.
+    - check: the number of an organization, and its use straight from the segments.
+    """
+    first, second = (*by, None, None)[:2]
+    needs_attempts = any(dimension in _OF_ATTEMPTS for dimension in by)
+    counted = metered(condition=condition)
+    if usage_class is not None:
+        counted = metered(MGPU_BY_CLASS[usage_class], condition)
+    nothing = ", 0" * (_COLUMNS - 6)
+    return f"""
+WITH {ACCOUNTS}, {rated(condition, has_buckets=any(dimension in TIMES for dimension in by))},
+used AS MATERIALIZED (
+    SELECT {_key(first)} AS first, {_key(second)} AS second,
+           (%(organization_numbers)s::integer[])[r.account / {POOLS_MAX}] AS organization,
+           (%(device_numbers)s::integer[])[r.account %% {POOLS_MAX}] AS device, r.job_id,
+           {", ".join(f"{value} AS {name}" for name, value in _AMOUNTS.items())}
+    FROM rated r
+    {"JOIN billing_meteredattempt a ON a.id = r.attempt_id" if needs_attempts else ""}
+    WHERE r.class = ANY(%(classes)s) AND r.mgpu_s > 0
+    GROUP BY 1, 2, 3, 4, 5
+)
+(
+    SELECT 'row' AS part, first, second,
+           (%(currency_numbers)s::integer[])[organization] AS currency, device,
+           {", ".join(f"SUM({name})" for name in _AMOUNTS)}, COUNT(*),
+           {", ".join(f"COUNT(*) FILTER (WHERE {n}_mgpu_s > 0)" for n in _CLASSES.values())}
+    FROM used GROUP BY 2, 3, 4, 5
+    LIMIT %(rows_max)s
+)
+UNION ALL
+SELECT 'jobs', NULL, NULL, organization, bits, COUNT(*){nothing}
+FROM (
+    SELECT organization, job_id, bit_or(bits << (%(shifts)s::integer[])[device]) AS bits
+    FROM (
+        SELECT organization, job_id, device, {_BITS} AS bits
+        FROM used GROUP BY organization, job_id, device
+    ) AS on_device
+    GROUP BY organization, job_id
+) AS job
+GROUP BY organization, bits
+UNION ALL
+SELECT 'check', NULL, NULL, array_position(%(charged)s::uuid[], organization_id), NULL,
+       mgpu_s{nothing}
+FROM ({counted}) AS metered
+"""  # noqa: S608 - made of constants only

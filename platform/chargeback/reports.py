@@ -1,0 +1,371 @@
+"""The chargeback report by any two dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from bank.settling import zone_of
+from billing.amounts import SHIFTS, Amounts, total_of
+from billing.chargeback import CurrencySums, Sums
+from billing.models import RateLine, UsageClass
+from billing.periods import Period, period_of
+from billing.queries import corrections_in
+from billing.scopes import (
+    EVERY_ATTEMPT,
+    AttemptFilter,
+    currencies_of,
+    nodes_of,
+    pools_named,
+    scope_of,
+    teams_of,
+)
+from billing.usage_sql import rows_of
+from chargeback.buckets import Bucket, buckets_of, midnight
+from chargeback.dimensions import DIMENSIONS_MAX, TIMES, Dimension, node_label
+from chargeback.grouping_sql import nodes_parameter, statement
+from clusters.models import Cluster, Pool
+from primitives.errors import FieldError, InvalidRequest
+from primitives.units import DeviceKind
+from tenants.access import Actor
+from tenants.models import Node, User
+from tenants.places import Place, placed_between, visible_place
+from tenants.roles import Permission
+
+#: The most rows of one report.
+ROWS_MAX = 10_000
+_DEVICES = list(DeviceKind)
+_UTC = ZoneInfo("UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """The part of all use that a report covers; None is everything.
+
+    `node_path` covers everything below it.
+    """
+
+    node_path: str | None = None
+    pool: str | None = None
+    usage_class: UsageClass | None = None
+    attempts: AttemptFilter = EVERY_ATTEMPT
+
+
+EVERYTHING = Narrowed()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """The use of one group, in one kind of devices and one currency (None: no rate card).
+
+    `keys` are the names of the group in each dimension of the report.
+    """
+
+    keys: tuple[str, ...]
+    device: DeviceKind
+    currency: str | None
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedReport(Sums):
+    """A chargeback report by groups. Its rows sum to the totals, but for jobs in several rows.
+
+    `time_zone` is the organization's, or UTC for several organizations. `buckets` are the times of
+    the dimension of time, those without use included; empty without one.
+    """
+
+    by: tuple[Dimension, ...]
+    period: Period
+    time_zone: str
+    narrowed: Narrowed
+    rows: tuple[GroupRow, ...]
+    by_currency: tuple[CurrencySums, ...]
+    buckets: tuple[Bucket, ...]
+    corrections: tuple[RateLine, ...]
+    #: All costs are hypothetical: at the prices of this moment. None: costs as charged.
+    priced_at: datetime | None
+
+    @property
+    def currency(self) -> str | None:
+        """Return the currency of all costs; None if there are several, or no rate card."""
+        return self.by_currency[0].currency if len(self.by_currency) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The period that a person asked for.
+
+    A day means its midnight in the time zone of the report. None: the running month.
+    """
+
+    start: date | datetime | None
+    end: date | datetime | None
+    as_of: datetime | None = None
+
+    def period(self, zone: ZoneInfo, now: datetime) -> Period:
+        """Return the period in the zone. Raises InvalidRequest as `period_of`, or for half."""
+        if (self.start is None) != (self.end is None):
+            raise InvalidRequest(
+                "Give both start and end, or neither for this month.",
+                errors=[FieldError("/start" if self.start is None else "/end", "is missing")],
+            )
+        if self.start is None or self.end is None:
+            first = now.astimezone(zone).date().replace(day=1)
+            following = (first.replace(day=28) + (date(1, 1, 5) - date(1, 1, 1))).replace(day=1)
+            start, end = midnight(first, zone), midnight(following, zone)
+        else:
+            start, end = (_moment(each, zone) for each in (self.start, self.end))
+        return period_of(start, end, as_of=self.as_of, now=now)
+
+
+def _moment(day_or_time: date | datetime, zone: ZoneInfo) -> datetime:
+    return day_or_time if isinstance(day_or_time, datetime) else midnight(day_or_time, zone)
+
+
+def grouped_report(
+    *,
+    actor: Actor,
+    by: Sequence[Dimension],
+    asked: Asked,
+    narrowed: Narrowed = Narrowed(),
+    priced_at: datetime | None = None,
+    now: datetime,
+) -> GroupedReport:
+    """Return use and cost of the period by at most two dimensions, sorted by their names.
+
+    It covers all nodes whose costs the actor may see. One statement reads the use, and at most ten
+    small ones the names. Raises InvalidRequest for dimensions that do not go together and for more
+    than `ROWS_MAX` rows. Raises Forbidden and NotFound as `billing.chargeback.chargeback`.
+    """
+    _check(by)
+    top = None
+    if narrowed.node_path is not None:
+        top = visible_place(actor, narrowed.node_path, Permission.VIEW_COSTS)
+    zone = zone_for(actor, narrowed.node_path)
+    period = asked.period(zone, now)
+    places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
+    scope = _Scope.of(places, narrowed)
+    time = next((dimension for dimension in by if dimension in TIMES), None)
+    buckets = [] if time is None else buckets_of(period, time, zone)
+    condition, attempts = narrowed.attempts.condition(scope.organizations)
+    found = rows_of(
+        statement(by, narrowed.usage_class, condition),
+        {
+            **scope_of(places, scope.nodes, scope.pools, period),
+            **attempts,
+            **scope.numbers(by),
+            "priced_at": priced_at,
+            "buckets": [int(bucket.start.timestamp()) for bucket in buckets],
+            "classes": [
+                number
+                for number, usage_class in enumerate(UsageClass, 1)
+                if narrowed.usage_class in (None, usage_class)
+            ],
+            "rows_max": ROWS_MAX + 1,
+        },
+    )
+    raw = [row for row in found if row[0] == "row"]
+    if len(raw) > ROWS_MAX:
+        raise InvalidRequest(
+            f"The report has more than {ROWS_MAX} rows. Ask for a shorter period or longer times, "
+            "group by less, or add a filter.",
+            errors=[FieldError("/by", "makes too many rows")],
+        )
+    names = [
+        scope.names(each, {row[place] for row in raw}, buckets) for place, each in enumerate(by, 1)
+    ]
+    rows = []
+    for row in raw:
+        keys = tuple(name[key] for name, key in zip(names, row[1:], strict=False))
+        amounts = Amounts(*(int(value) for value in row[5:]))
+        rows.append(GroupRow(keys, _DEVICES[row[4] - 1], scope.currencies[row[3] - 1], amounts))
+    rows.sort(key=lambda row: (row.keys, row.currency or "", row.device))
+    whole = scope.sums(rows, found, set(scope.organizations))
+    return GroupedReport(
+        totals=whole.totals,
+        totals_by_device=whole.totals_by_device,
+        segments_mgpu_s=whole.segments_mgpu_s,
+        by=tuple(by),
+        period=period,
+        time_zone=zone.key,
+        narrowed=narrowed,
+        rows=tuple(rows),
+        by_currency=scope.by_currency(rows, found),
+        buckets=tuple(buckets),
+        corrections=()
+        if priced_at is not None
+        else corrections_in(period, scope.organizations, scope.pools),
+        priced_at=priced_at,
+    )
+
+
+def zone_for(actor: Actor, node_path: str | None) -> ZoneInfo:
+    """Return the zone of the node's organization, or of the only one of the actor.
+
+    It is UTC for several organizations.
+    """
+    paths = [node_path] if node_path is not None else actor.prefixes(Permission.VIEW_COSTS)
+    slugs = {path.split("/")[0] for path in paths}
+    if len(slugs) != 1:
+        return _UTC
+    organization = Node.objects.filter(path=f"{slugs.pop()}/").first()
+    return _UTC if organization is None else zone_of(organization.pk)
+
+
+def _check(by: Sequence[Dimension]) -> None:
+    wrong = None
+    if len(by) > DIMENSIONS_MAX:
+        wrong = f"Group by at most {DIMENSIONS_MAX} dimensions."
+    elif len(set(by)) < len(by):
+        wrong = "Group by two different dimensions, or by one."
+    elif sum(dimension in TIMES for dimension in by) > 1:
+        wrong = f"Group by one of {', '.join(TIMES)}, not by two of them."
+    if wrong is not None:
+        raise InvalidRequest(wrong, errors=[FieldError("/by", "does not go together")])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """The teams, pools and organizations of a report, by their numbers in its statement."""
+
+    nodes: Sequence[Node]
+    teams: Sequence[Node]
+    pools: Mapping[UUID, Pool]
+    organizations: Sequence[UUID]
+    slugs: Sequence[str]
+    currency_of: Mapping[UUID, str]
+    currencies: Sequence[str | None]
+
+    @classmethod
+    def of(cls, places: Sequence[Place], narrowed: Narrowed) -> _Scope:
+        nodes = nodes_of(places)
+        slugs = {node.organization_id: node.display_path.split("/")[0] for node in nodes}
+        organizations = sorted(slugs)
+        currency_of = currencies_of(organizations)
+        return cls(
+            nodes=nodes,
+            teams=teams_of(nodes),
+            pools=pools_named(narrowed.pool),
+            organizations=organizations,
+            slugs=[slugs[pk] for pk in organizations],
+            currency_of=currency_of,
+            currencies=[*sorted(set(currency_of.values())), None],
+        )
+
+    def numbers(self, by: Sequence[Dimension]) -> dict[str, Any]:
+        """Return the parameters that say to which rows, organizations and devices use belongs."""
+        numbers = {pk: number for number, pk in enumerate(self.organizations, 1)}
+        devices = [_DEVICES.index(pool.kind) + 1 for pool in self.pools.values()]
+        return {
+            "organization_numbers": [numbers[team.organization_id] for team in self.teams],
+            "device_numbers": devices,
+            "currency_numbers": [
+                self.currencies.index(self.currency_of.get(pk)) + 1 for pk in self.organizations
+            ],
+            "shifts": [SHIFTS[device] for device in _DEVICES],
+            "charged": self.organizations,
+            **{
+                nodes_parameter(dimension): [
+                    self._labels(dimension).index(node_label(team.display_path, dimension)) + 1
+                    for team in self.teams
+                ]
+                for dimension in by
+                if dimension in _NODE_DIMENSIONS
+            },
+        }
+
+    def _labels(self, dimension: Dimension) -> list[str]:
+        return sorted({node_label(team.display_path, dimension) for team in self.teams})
+
+    def names(
+        self, dimension: Dimension, keys: Collection[str], buckets: Sequence[Bucket]
+    ) -> Mapping[str, str]:
+        """Return the names of the rows with these keys of the statement."""
+        if dimension is Dimension.PRIORITY_CLASS:
+            return {key: key for key in keys}
+        if dimension is Dimension.USER:
+            several = len(self.organizations) > 1
+            users = User.objects.filter(pk__in=list(keys))
+            return {str(user.pk): user.login if several else user.username for user in users}
+        if dimension is Dimension.CLUSTER:
+            clusters = Cluster.objects.filter(pk__in=list(keys))
+            return {str(cluster.pk): cluster.name for cluster in clusters}
+        if dimension is Dimension.POOL:
+            labels = [pool.name for pool in self.pools.values()]
+        elif dimension is Dimension.USAGE_CLASS:
+            labels = [usage_class.value for usage_class in UsageClass]
+        elif dimension in TIMES:
+            labels = [bucket.label for bucket in buckets]
+        else:
+            labels = self._labels(dimension)
+        return {str(number): label for number, label in enumerate(labels, 1)}
+
+    def by_currency(
+        self, rows: Collection[GroupRow], found: Collection[Sequence[Any]]
+    ) -> tuple[CurrencySums, ...]:
+        """Sum the organizations of each currency, sorted by its code.
+
+        Organizations without a rate card have their own item only if there are several currencies.
+        A period without use has one item.
+        """
+        used = {self.organizations[row[3] - 1] for row in found if row[0] == "jobs"}
+        charged = [pk for pk in used or self.organizations if pk in self.currency_of]
+        wanted: list[str | None] = [*sorted({self.currency_of[pk] for pk in charged})]
+        if len(wanted) < 2:
+            members = {wanted[0] if wanted else None: set(self.organizations)}
+        else:
+            members = {
+                currency: {pk for pk in self.organizations if self.currency_of.get(pk) == currency}
+                for currency in [*wanted, None]
+            }
+        return tuple(
+            CurrencySums(
+                totals=sums.totals,
+                totals_by_device=sums.totals_by_device,
+                segments_mgpu_s=sums.segments_mgpu_s,
+                currency=currency,
+                organizations=tuple(
+                    slug
+                    for pk, slug in zip(self.organizations, self.slugs, strict=True)
+                    if pk in theirs & used
+                ),
+            )
+            for currency, theirs in members.items()
+            if theirs & used or len(members) == 1
+            for sums in [
+                self.sums(
+                    [row for row in rows if len(members) == 1 or row.currency == currency],
+                    found,
+                    theirs,
+                )
+            ]
+        )
+
+    def sums(
+        self,
+        rows: Collection[GroupRow],
+        found: Collection[Sequence[Any]],
+        members: Collection[UUID],
+    ) -> Sums:
+        """Sum the rows, with the jobs and the check of the organizations `members`."""
+        theirs = [
+            row for row in found if row[0] != "row" and self.organizations[row[3] - 1] in members
+        ]
+        counts = [(row[4], int(row[5])) for row in theirs if row[0] == "jobs"]
+        return Sums(
+            totals=total_of([row.amounts for row in rows], _DEVICES, counts),
+            totals_by_device={
+                kind: total_of([row.amounts for row in rows if row.device is kind], [kind], counts)
+                for kind in _DEVICES
+                if any(row.device is kind for row in rows)
+            },
+            segments_mgpu_s=sum(int(row[5]) for row in theirs if row[0] == "check"),
+        )
+
+
+_NODE_DIMENSIONS = (Dimension.ORGANIZATION, Dimension.DEPARTMENT, Dimension.TEAM)
