@@ -20,7 +20,7 @@ import {
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
 import { theBudgetAlerts, theBudgets } from "./budgets.ts";
-import { aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
+import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
@@ -200,6 +200,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return page(theBudgetAlerts(), query);
     case "credits":
       if (id === "transfers") return transfers(request, action);
+      if (id === "history") return { status: 200, body: aCreditHistory(query.get("team") ?? "", query.get("month")) };
       if (id === "statement") return { status: 200, body: aCreditStatement(query.get("team") ?? "", query.get("month")) };
       return { status: 200, body: theCredits({ is_on: company.bank.is_on }) };
     case "today":

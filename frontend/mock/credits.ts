@@ -1,5 +1,5 @@
 /** Credits of the company's teams in the pool h100, and the statement of a month. */
-import type { CreditBank, CreditLine, CreditStatement, CreditTransfer, PoolCredits, TeamCredits } from "../src/api/types";
+import type { CreditBank, CreditHistory, CreditLine, CreditStatement, CreditTransfer, PoolCredits, TeamCredits } from "../src/api/types";
 import { GPU, iso, ORGANIZATION } from "./company.ts";
 
 const GPU_HOUR = 3_600_000_000;
@@ -120,9 +120,20 @@ export function aCreditStatement(team: string, month: string | null): CreditStat
       amount_ugpu_s: hours * GPU_HOUR,
       balance_ugpu_s: balance * GPU_HOUR,
       reason: kind === "refund" || kind === "correction" ? REASON : "",
+      expires_on: hours > 0 && (kind === "lent" || kind === "dividend") ? dayAfter(day + 91) : null,
     };
   });
-  const lot = (days: number, hours: number) => ({ last_day: dayAfter(days), amount_ugpu_s: hours * GPU_HOUR });
+  const monthBefore = (months: number) =>
+    iso(Date.UTC(new Date(start).getUTCFullYear(), new Date(start).getUTCMonth() - months, 1)).slice(0, 10);
+  const lot = (months: number, days: number, hours: number) => ({
+    earned_in: monthBefore(months),
+    last_day: dayAfter(days),
+    amount_ugpu_s: hours * GPU_HOUR,
+  });
+  const earned = (months: number, ...from: [string, number][]) => ({
+    month: monthBefore(months),
+    earned: from.map(([other, hours]) => ({ other: other && `${ORGANIZATION}/${other}`, amount_ugpu_s: hours * GPU_HOUR })),
+  });
   return {
     team,
     pool: "h100",
@@ -135,6 +146,56 @@ export function aCreditStatement(team: string, month: string | null): CreditStat
       { last_day: dayAfter(24), amount_ugpu_s: 400 * GPU_HOUR, days: 7, given_at: iso(start + 18 * DAY_S * 1000) },
       { last_day: dayAfter(29), amount_ugpu_s: 220 * GPU_HOUR, days: 30, given_at: iso(start) },
     ],
-    expiring: [lot(24, 400), lot(29, 220), lot(40, 1_940), lot(70, 3_570), lot(100, 8_750)],
+    expiring: [lot(3, 24, 400), lot(3, 29, 220), lot(2, 40, 1_940), lot(1, 70, 3_570), lot(0, 100, 8_750)],
+    earned_in: [
+      earned(3, ["production/inference", 3_100], ["research/speech", 90], ["", 40]),
+      earned(2, ["production/inference", 2_400]),
+      earned(1, ["production/inference", 3_000], ["production/training", 1_210]),
+      earned(0, ["production/inference", 7_390], ["", 1_120], ["production/training", 240]),
+    ],
+    borrowing: [
+      { ...JOBS[0], day: dayAfter(3), amount_ugpu_s: 1_152 * GPU_HOUR, attempts: 1 },
+      { ...JOBS[1], day: dayAfter(13), amount_ugpu_s: 1_900 * GPU_HOUR, attempts: 7 },
+      { ...JOBS[0], day: dayAfter(13), amount_ugpu_s: 120 * GPU_HOUR, attempts: 7 },
+    ],
+  };
+}
+
+const JOBS = [
+  { job: "0197a000-0000-7000-8000-0000000a0044", job_name: "sweep-44", attempt: 1 },
+  { job: "0197a000-0000-7000-8000-0000000a0007", job_name: "pretrain-7b", attempt: 2 },
+] as const;
+
+/** The days of the statement until the 25th, with a job on hold and a forecast for the end of the month. */
+export function aCreditHistory(team: string, month: string | null): CreditHistory {
+  const statement = aCreditStatement(team, month);
+  const days = Array.from({ length: 25 }, (_, place) => {
+    const day = iso(Date.parse(statement.start) + place * DAY_S * 1000).slice(0, 10);
+    const before = statement.lines.filter((line) => line.day <= day).at(-1);
+    return { day, balance_ugpu_s: before?.balance_ugpu_s ?? statement.opening_ugpu_s };
+  });
+  const unit = 200 * GPU * 1000;
+  return {
+    team,
+    pool: statement.pool,
+    settled_until: iso(Date.parse(statement.start) + 24.4 * DAY_S * 1000),
+    opening_ugpu_s: statement.opening_ugpu_s,
+    balance_ugpu_s: statement.closing_ugpu_s,
+    floor_ugpu_s: -FLOOR_S * unit,
+    cap_ugpu_s: CAP_S * unit,
+    held_ugpu_s: 32 * GPU_HOUR,
+    pending_ugpu_s: 240 * GPU_HOUR,
+    days,
+    borrowing: [
+      { job: "0197a000-0000-7000-8000-0000000a0009", job_name: "ablate-9", attempt: 1, day: days[24]?.day ?? "", amount_ugpu_s: 32 * GPU_HOUR, attempts: 1 },
+    ],
+    forecast: {
+      last_day: iso(Date.parse(statement.end) - 1000).slice(0, 10),
+      low_ugpu_s: 13_900 * GPU_HOUR,
+      middle_ugpu_s: 15_660 * GPU_HOUR,
+      high_ugpu_s: 17_280 * GPU_HOUR,
+      flow_ugpu_s: 1_400 * GPU_HOUR,
+      expiring_ugpu_s: 620 * GPU_HOUR,
+    },
   };
 }

@@ -125,9 +125,8 @@ def approve_transfer(
 ) -> CreditTransfer:
     """Carry out a pending transfer. Repeating it changes nothing.
 
-    Raises NotFound, Forbidden, and InvalidRequest where the recipient is archived by now. Raises
-    Conflict where it is not pending, or where the sender has too little by now or the recipient
-    would exceed its cap.
+    Raises NotFound and Forbidden. Raises Conflict where it is not pending, where the sender has too
+    little by now, or where the recipient is archived by now or would exceed its cap.
     """
     transfer = _locked_transfer(transfer_id, actor)
     _refuse_first_person(transfer, actor)
@@ -141,7 +140,11 @@ def approve_transfer(
         transfer.amount,
         transfer.reason,
     )
-    _refuse_odd_teams(asked)
+    if transfer.recipient.archived_at is not None:
+        raise Conflict(
+            f"{transfer.recipient.display_path} is archived by now and receives no credits. Reject "
+            "the transfer, so that its credits are free again."
+        )
     accounts = _accounts_of(transfer.credit_pool, transfer.sender, transfer.recipient)
     _refuse_too_much(transfer.credit_pool, asked, accounts, pending=transfer.amount)
     now = now.replace(microsecond=0)

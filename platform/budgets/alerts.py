@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from audit.recording import record
 from budgets.models import AlertKind, Budget, BudgetAlert, BudgetState, WindowKind
-from budgets.windows import midnight
 from live.publishing import publish
+from primitives.days import midnight
 
 #: Percentages of use with holds at which a budget alerts.
 ALERTS_AT = (50, 80, 90, 100)

@@ -20,7 +20,6 @@ from bank.settling import zone_of
 from billing.spending import Span, spent_in
 from budgets.alerts import alert
 from budgets.amounts import Rates, read_rates
-from budgets.forecast import HISTORY_DAYS, Forecast, forecast_of
 from budgets.models import (
     Budget,
     BudgetDay,
@@ -30,8 +29,10 @@ from budgets.models import (
 )
 from budgets.running import Running, running_attempts
 from budgets.subtrees import paths_above
-from budgets.windows import Window, days_from, midnight, window_at
+from budgets.windows import Window, days_from, window_at
 from clusters.models import Pool
+from primitives.days import left_of_day_permille, midnight
+from primitives.forecast import HISTORY_DAYS, Forecast, forecast_of
 from tenants.models import FormerPlace, Node, NodeKind
 from tenants.places import Place, places_of
 
@@ -357,16 +358,13 @@ def _forecast(
 ) -> Forecast | None:
     if budget.window == WindowKind.ROLLING:
         return None
-    begin = midnight(today, moment.zone)
-    length_s = (midnight(today + timedelta(days=1), moment.zone) - begin).total_seconds()
-    elapsed_s = (moment.now - begin).total_seconds()
     # Days before the first use say nothing about the rate.
     first = min((day for day, amount in days.items() if amount), default=today)
     return forecast_of(
         used,
         {day: amount for day, amount in days.items() if first <= day < today},
         today=today,
-        left_of_today_permille=int((length_s - elapsed_s) * 1000 // length_s),
+        left_of_today_permille=left_of_day_permille(moment.now, moment.zone),
         last=moment.windows[budget.pk].last,
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from budgets.models import WindowKind
+from primitives.days import midnight
 
 _MONTHS = {WindowKind.MONTH: 1, WindowKind.QUARTER: 3, WindowKind.YEAR: 12}
 
@@ -54,11 +55,6 @@ def window_at(kind: str, rolling_days: int | None, zone: ZoneInfo, now: datetime
     after = month + months
     end = date(today.year + after // 12, after % 12 + 1, 1)
     return Window(date(today.year, month + 1, 1), end - timedelta(days=1), zone)
-
-
-def midnight(day: date, zone: ZoneInfo) -> datetime:
-    """Return the instant at which `day` begins in `zone`, in UTC."""
-    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
 
 def days_from(first: date, last: date) -> Iterator[date]:

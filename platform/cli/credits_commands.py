@@ -19,6 +19,8 @@ _POOLS_MAX = 1_000
 _UGPU_S_PER_TENTH_GPU_HOUR = 360_000_000
 _DAY_S = 86_400
 _TRANSFERS_MAX = 1_000
+_JOBS_SHOWN = 5
+_RANGE = ("low", "middle", "high")
 #: GPU-hours with at most three decimals.
 _AMOUNT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?")
 _UGPU_S_PER_GPU_HOUR = 3_600_000_000
@@ -100,38 +102,57 @@ def credits_statement(
     month: Annotated[
         str | None, typer.Option(metavar="MONTH", help="Such as 2026-11. Default: this month.")
     ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Show a team's credits of a month: who paid for what, in GPU-hours of the reference GPU.
 
-    REASON is why an interval was corrected, credits came back, or credits were transferred.
+    EXPIRES is the last day of what a line earned. REASON is why an interval was corrected, credits
+    came back, or credits were transferred. Below are the jobs with the most borrowed use.
     """
     api = open_api(ctx)
-    found = api.get("credits/statement", team=team, pool=_pool(api, pool), month=month)
+    asked = {"team": team, "pool": _pool(api, pool), "month": month}
+    if csv:
+        text = api.get_text("credits/statement", **asked, format="csv")
+        typer.echo(text, nl=not text.endswith("\n"))
+        return
+    found = api.get("credits/statement", **asked)
     if output is not Format.TABLE:
         print_data(found, output)
         return
-    has_reasons = any(each["reason"] for each in found["lines"])
-    no_reason = [""] if has_reasons else []
+    # A month without reasons or expiries has no column for them.
+    more = [
+        (header, name)
+        for header, name in (("EXPIRES", "expires_on"), ("REASON", "reason"))
+        if any(each[name] for each in found["lines"])
+    ]
+    has_reasons = ("REASON", "reason") in more
+    blank = [""] * len(more)
     print_table(
-        ["DAY", "ENTRY", "AMOUNT", "BALANCE", *(["REASON"] if has_reasons else [])],
+        ["DAY", "ENTRY", "AMOUNT", "BALANCE", *(header for header, _ in more)],
         [
-            ["", "opening balance", "", _hours(found["opening_ugpu_s"]), *no_reason],
+            ["", "opening balance", "", _hours(found["opening_ugpu_s"]), *blank],
             *(
                 [
                     each["day"],
                     _entry(each),
                     _hours(each["amount_ugpu_s"]),
                     _hours(each["balance_ugpu_s"]),
-                    *([each["reason"]] if has_reasons else []),
+                    *(each[name] or "" for _, name in more),
                 ]
                 for each in found["lines"]
             ),
-            ["", "closing balance", "", _hours(found["closing_ugpu_s"]), *no_reason],
+            ["", "closing balance", "", _hours(found["closing_ugpu_s"]), *blank],
         ],
         squeeze="REASON" if has_reasons else "ENTRY",
         keep_end=not has_reasons,
     )
+    largest = sorted(found["borrowing"], key=lambda each: -each["amount_ugpu_s"])
+    for each in largest[:_JOBS_SHOWN]:
+        tell(
+            f"{each['job_name']}, attempt {each['attempt']}, borrowed "
+            f"{_hours(each['amount_ugpu_s'])} GPU-hours on {each['day']} (job {each['job']})."
+        )
     for each in found["notices"][:3]:
         tell(
             f"Notice of {each['given_at']}: {_hours(each['amount_ugpu_s'])} GPU-hours expire after"
@@ -139,6 +160,44 @@ def credits_statement(
         )
     for each in found["expiring"][:3]:
         tell(f"{_hours(each['amount_ugpu_s'])} GPU-hours expire after {each['last_day']}.")
+
+
+@credits_app.command("history")
+def credits_history(
+    ctx: typer.Context,
+    team: Annotated[str, typer.Argument(metavar="TEAM", help="Path of the team.")],
+    pool: OfPool = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="MONTH", help="Such as 2026-11. Default: this month.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show a team's balance at the end of each day of a month, and what the month may end with.
+
+    BALANCE is GPU-hours of the reference GPU. The range has the results of all methods.
+    """
+    api = open_api(ctx)
+    found = api.get("credits/history", team=team, pool=_pool(api, pool), month=month)
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    print_table(
+        ["DAY", "BALANCE"],
+        [
+            ["", _hours(found["opening_ugpu_s"])],
+            *([each["day"], _hours(each["balance_ugpu_s"])] for each in found["days"]),
+        ],
+        keep_end=True,
+    )
+    tell(f"Floor {_hours(found['floor_ugpu_s'])}, cap {_hours(found['cap_ugpu_s'])} GPU-hours.")
+    on_hold = found["held_ugpu_s"] + found["pending_ugpu_s"]
+    if on_hold:
+        available = _hours(found["balance_ugpu_s"] - on_hold)
+        tell(f"On hold: {_hours(on_hold)} GPU-hours. Available: {available} GPU-hours.")
+    forecast = found["forecast"]
+    if forecast is not None:
+        low, middle, high = (_hours(forecast[f"{name}_ugpu_s"]) for name in _RANGE)
+        tell(f"Forecast for {forecast['last_day']}: {middle} GPU-hours ({low} to {high}).")
 
 
 @credits_app.command("bank")

@@ -271,6 +271,7 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     # Credits: everybody of the organization sees them, and its administrators switch the bank.
     ("GET", "credits"): a_case(MEMBERS, query="?organization=ai-company&pool=h100"),
+    ("GET", "credits/history"): a_case(MEMBERS, query="?team=ai-company/research/nlp&pool=h100"),
     ("GET", "credits/statement"): a_case(MEMBERS, query="?team=ai-company/research/nlp&pool=h100"),
     ("GET", "credits/transfers"): a_case(CUT_TO_ALL),
     # The bank is off: who may transfer is told so.

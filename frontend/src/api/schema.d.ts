@@ -402,6 +402,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/credits/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a team's balance by day of a month, with a forecast
+         * @description The forecast takes the run rates of 7 and 28 days and the same weekdays of one and two weeks before. Dividends and transfers of people are not foreseen.
+         */
+        get: operations["get_credit_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/credits/statement": {
         parameters: {
             query?: never;
@@ -2708,6 +2728,18 @@ export interface components {
             pool: string;
             usage_class: string;
         };
+        /** @description The expected balance at the end of a month, and the range of all methods. */
+        BalanceForecast: {
+            /** @description Earnings that expire unspent until then */
+            expiring_ugpu_s: number;
+            /** @description Expected earnings less payments until then */
+            flow_ugpu_s: number;
+            high_ugpu_s: number;
+            /** Format: date */
+            last_day: string;
+            low_ugpu_s: number;
+            middle_ugpu_s: number;
+        };
         /** @description The job for which another job was preempted. */
         Beneficiary: {
             /** Format: uuid */
@@ -2717,6 +2749,20 @@ export interface components {
             standings: components["schemas"]["Standing"][];
             team: string | null;
             user: string | null;
+        };
+        /** @description The borrowed use of an attempt that credits pay. */
+        Borrowing: {
+            /** @description Of the whole day; of an hour for what is on hold now */
+            amount_ugpu_s: number;
+            /** @description Number of the attempt */
+            attempt: number;
+            /** @description All attempts that borrowed then; the largest are listed */
+            attempts: number;
+            /** Format: date */
+            day: string;
+            /** Format: uuid */
+            job: string;
+            job_name: string;
         };
         /** @description An hour, day, week or month of the organization's time zone, cut to the period. */
         Bucket: {
@@ -3492,6 +3538,27 @@ export interface components {
             /** @description Whether credits are settled and order spare GPUs. Use before the switch is never settled */
             is_on?: boolean;
         };
+        /** @description A team's balance by day of a month, what is on hold now, and the end of the month. */
+        CreditHistory: {
+            /** @description The present balance */
+            balance_ugpu_s: number;
+            /** @description Running attempts that borrow; those that you may see */
+            borrowing: components["schemas"]["Borrowing"][];
+            cap_ugpu_s: number;
+            days: components["schemas"]["DayBalance"][];
+            floor_ugpu_s: number;
+            /** @description Of the present month, from its first complete day on */
+            forecast: components["schemas"]["BalanceForecast"] | null;
+            /** @description On hold for the next hour of running jobs that borrow */
+            held_ugpu_s: number;
+            opening_ugpu_s: number;
+            /** @description On hold for transfers that wait for approval */
+            pending_ugpu_s: number;
+            pool: string;
+            /** Format: date-time */
+            settled_until: string | null;
+            team: string;
+        };
         /** @description A notice that earnings expire soon. */
         CreditNotice: {
             /** @description What was left then */
@@ -3590,6 +3657,12 @@ export interface components {
          * @enum {string}
          */
         DatasetEnum: "charges" | "focus_cost_and_usage" | "focus_billing_period";
+        /** @description The balance at the end of a day. */
+        DayBalance: {
+            balance_ugpu_s: number;
+            /** Format: date */
+            day: string;
+        };
         /** @description The decision of a cycle about a job, with the numbers behind it. */
         Decision: {
             beneficiary: components["schemas"]["Beneficiary"] | null;
@@ -3792,6 +3865,22 @@ export interface components {
             then: components["schemas"]["Fate"];
             today: components["schemas"]["Fate"];
         };
+        /** @description Earnings of a team in a month from one other account. */
+        Earned: {
+            amount_ugpu_s: number;
+            /** @description Path of the borrower; empty: dividend */
+            other: string;
+        };
+        /** @description All earnings of a team in a month, spent or not. */
+        EarnedIn: {
+            /** @description Largest first */
+            earned: components["schemas"]["Earned"][];
+            /**
+             * Format: date
+             * @description First day of the month
+             */
+            month: string;
+        };
         /** @description An ended attempt. */
         EndedAttempt: {
             attempt: number;
@@ -3868,6 +3957,11 @@ export interface components {
         /** @description Earnings that are not spent yet. */
         Expiring: {
             amount_ugpu_s: number;
+            /**
+             * Format: date
+             * @description First day of the month in which it was earned
+             */
+            earned_in: string;
             /**
              * Format: date
              * @description Day at the end of which they expire
@@ -6947,8 +7041,12 @@ export interface components {
         State576Enum: "open" | "grace" | "due" | "closed";
         /** @description A team's credits in a month of its organization's time zone. */
         Statement: {
+            /** @description Attempts with paid borrowed use, by day; those that you may see */
+            borrowing: components["schemas"]["Borrowing"][];
             /** @description The opening balance plus all lines */
             closing_ugpu_s: number;
+            /** @description Who paid for the months in which unspent credits were earned */
+            earned_in: components["schemas"]["EarnedIn"][];
             /** Format: date-time */
             end: string;
             expiring: components["schemas"]["Expiring"][];
@@ -6969,6 +7067,11 @@ export interface components {
             balance_ugpu_s: number;
             /** Format: date */
             day: string;
+            /**
+             * Format: date
+             * @description Last day of what the line earned, unless it is spent before
+             */
+            expires_on: string | null;
             kind: components["schemas"]["StatementLineKindEnum"];
             /** @description Path of the other team; empty: the common account */
             other: string;
@@ -9020,7 +9123,7 @@ export interface operations {
             };
         };
     };
-    get_credit_statement: {
+    get_credit_history: {
         parameters: {
             query: {
                 /** @description Month such as 2026-11. Default: the present one */
@@ -9041,7 +9144,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/json": components["schemas"]["CreditHistory"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_credit_statement: {
+        parameters: {
+            query: {
+                format?: "csv" | "json";
+                /** @description Month such as 2026-11. Default: the present one */
+                month?: string;
+                /** @description Name of the pool */
+                pool: string;
+                /** @description Path of the team */
+                team: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
                     "application/json": components["schemas"]["Statement"];
+                    "text/csv": string;
                 };
             };
             400: {

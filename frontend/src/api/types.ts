@@ -74,6 +74,7 @@ export type BudgetAlert = Schemas["BudgetAlert"];
 export type PoolCredits = Schemas["PoolCredits"];
 export type TeamCredits = Schemas["TeamCredits"];
 export type CreditStatement = Schemas["Statement"];
+export type CreditHistory = Schemas["CreditHistory"];
 export type CreditTransfer = Schemas["CreditTransfer"];
 export type CreditLine = Schemas["StatementLine"];
 export type CreditBank = Required<Schemas["CreditBank"]>;

@@ -4,7 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { poolsQuery, treeQuery } from "../api/queries";
-import type { CreditStatement, Pool, PoolCredits, TeamCredits, TreeNode } from "../api/types";
+import type { CreditHistory, CreditStatement, Pool, PoolCredits, TeamCredits, TreeNode } from "../api/types";
 import { isWithin, may, teamsWhereIMay } from "../session/access";
 import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
@@ -19,9 +19,10 @@ import { formatDays, formatHours, formatSignedHours, slugOf, totalsOf } from "./
 import { BankMenu, BankIsOff } from "./BankSwitch";
 import { BuysCard } from "./BuysCard";
 import { ExpiringCard } from "./ExpiringCard";
+import { HistoryCard, inDays } from "./HistoryCard";
 import { dayLabel, monthChoices, monthLabel, monthOf } from "./months";
 import { OrderCard } from "./OrderCard";
-import { creditsQuery, creditStatementQuery } from "./queries";
+import { creditHistoryQuery, creditsQuery, creditStatementQuery } from "./queries";
 import { StatementCard } from "./StatementCard";
 import { TransferDialog } from "./TransferDialogs";
 import { departmentOf, InboxCard, TransfersCard } from "./TransfersCard";
@@ -94,6 +95,7 @@ function OfTeam({
   const { month: wanted } = useSearch({ from: "/shell/credits" });
   const credits = useQuery(creditsQuery(team.organization, pool.name));
   const statement = useQuery(creditStatementQuery(team.path, pool.name, wanted));
+  const history = useQuery(creditHistoryQuery(team.path, pool.name, wanted));
   const present = new Date(useNowMs()).toISOString().slice(0, 7);
   const month = wanted ?? (statement.data === undefined ? present : monthOf(statement.data));
   const mine = credits.data?.teams.find((each) => each.team === team.path);
@@ -127,6 +129,7 @@ function OfTeam({
                     credits={found}
                     mine={mine}
                     statement={lines}
+                    history={history.data}
                     team={team}
                     pool={pool}
                     organization={organization}
@@ -150,7 +153,7 @@ function OfTeam({
 }
 
 function Lead({ credits, mine, pool }: { credits: PoolCredits; mine: TeamCredits | undefined; pool: Pool }) {
-  const dayUgpuS = (mine?.guaranteed_mgpu ?? 0) * pool.weight * 86_400;
+  const dayUgpuS = dayOfGuarantee(mine, pool);
   return (
     <>
       Pool {pool.name}
@@ -219,6 +222,7 @@ function Found({
   credits,
   mine,
   statement,
+  history,
   team,
   pool,
   organization,
@@ -228,6 +232,7 @@ function Found({
   credits: PoolCredits;
   mine: TeamCredits | undefined;
   statement: CreditStatement;
+  history: CreditHistory | undefined;
   team: TreeNode;
   pool: Pool;
   organization: TreeNode | undefined;
@@ -236,12 +241,26 @@ function Found({
 }) {
   return (
     <>
-      {mine && <Figures mine={mine} statement={statement} pool={pool} month={month} />}
+      {mine && <Figures mine={mine} statement={statement} history={history} pool={pool} month={month} />}
       <OrderCard credits={credits} team={team} pool={pool} organization={organization} />
+      {history && (
+        <HistoryCard
+          history={history}
+          statement={statement}
+          dayUgpuS={dayOfGuarantee(mine, pool)}
+          hours={deviceTime(pool.device, "h")}
+          dividendUgpuS={dividendOf(credits, mine)}
+        />
+      )}
       <div className="two top">
-        <StatementCard statement={statement} device={pool.device} month={month} />
+        <StatementCard statement={statement} history={history} device={pool.device} month={month} />
         <div className="rows">
-          <ExpiringCard expiring={statement.expiring} notices={statement.notices} device={pool.device} />
+          <ExpiringCard
+            expiring={statement.expiring}
+            earnedIn={statement.earned_in}
+            notices={statement.notices}
+            device={pool.device}
+          />
           {mine && <BuysCard mine={mine} pool={pool} />}
           {mine && credits.is_on && <TransfersCard team={team} mine={mine} pool={pool} onTransfer={onTransfer} />}
         </div>
@@ -250,14 +269,29 @@ function Found({
   );
 }
 
+/** A day of the whole guarantee, as credits. */
+function dayOfGuarantee(mine: TeamCredits | undefined, pool: Pool): number {
+  return (mine?.guaranteed_mgpu ?? 0) * pool.weight * 86_400;
+}
+
+/** The part of the common account that the team would get if it were shared out now. */
+function dividendOf({ common_ugpu_s: common, teams }: PoolCredits, mine: TeamCredits | undefined): number {
+  const guaranteed = teams.reduce((sum, team) => sum + team.guaranteed_mgpu, 0);
+  if (!mine || common <= 0 || guaranteed === 0) return 0;
+  const room = Math.max(0, mine.cap_ugpu_s - mine.balance_ugpu_s);
+  return Math.min(room, Math.round((common / guaranteed) * mine.guaranteed_mgpu));
+}
+
 function Figures({
   mine,
   statement,
+  history,
   pool,
   month,
 }: {
   mine: TeamCredits;
   statement: CreditStatement;
+  history: CreditHistory | undefined;
   pool: Pool;
   month: string;
 }) {
@@ -267,12 +301,16 @@ function Figures({
   const named = earnedFrom.slice(0, NAMED_MAX).map(([other, amount]) => `${slugOf(other)} ${formatHours(amount)}`);
   const others = earnedFrom.length - named.length;
   const [first] = statement.expiring;
+  const forecast = history?.forecast;
+  const day = dayOfGuarantee(mine, pool);
+  const onHold = history ? history.held_ugpu_s + history.pending_ugpu_s : 0;
+  const balance = `${formatSignedHours(mine.balance_ugpu_s)} ${hours}`;
   return (
     <div className="kpis credit-figures">
       <Kpi
         value={`${formatDays(mine)} days`}
         label="balance, in days of guarantee"
-        context={`${formatSignedHours(mine.balance_ugpu_s)} ${hours}`}
+        context={onHold > 0 ? `${balance} · ${formatHours(mine.balance_ugpu_s - onHold)} available` : balance}
       />
       <Kpi
         value={formatSignedHours(earned)}
@@ -285,11 +323,19 @@ function Figures({
         context={dividend > 0 ? `${name} · dividend ${formatSignedHours(dividend)}` : name}
         tone={paid > 0 ? "borrow" : undefined}
       />
-      <Kpi
+      {forecast ? (
+        <Kpi
+          value={inDays(forecast.middle_ugpu_s, day).replace(/ d$/, " days")}
+          label={`forecast for ${dayLabel(forecast.last_day)}`}
+          context={`${inDays(forecast.low_ugpu_s, day)} to ${inDays(forecast.high_ugpu_s, day)}`}
+        />
+      ) : (
+        <Kpi
         value={first ? formatHours(first.amount_ugpu_s) : "0"}
         label={first ? `${hours} expire next` : `${hours} expire`}
         context={first && `after ${dayLabel(first.last_day)}`}
-      />
+        />
+      )}
     </div>
   );
 }

@@ -2,13 +2,15 @@ import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { aCompany } from "../../mock/answer.ts";
-import { aCreditStatement, someCredits, theCreditBank, theCredits } from "../../mock/credits.ts";
+import { aCreditHistory, aCreditStatement, someCredits, theCreditBank, theCredits } from "../../mock/credits.ts";
 import { aProblem } from "../../mock/http.ts";
 import { aSession } from "../../mock/company.ts";
+import type { CreditLine } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { checkBalances, checkStatement, daysOfGuarantee, entryOf, formatDays, parseHours, placeOf, totalsOf } from "./amounts";
 import { lasting } from "./BuysCard";
-import { byMonth } from "./ExpiringCard";
+import { byMonth, earnedBy } from "./ExpiringCard";
+import { inDays, marksOf, pointsOf, ticksOf } from "./HistoryCard";
 import { monthChoices, monthOf } from "./months";
 
 const GPU_HOUR = 3_600_000_000;
@@ -81,7 +83,7 @@ describe("amounts", () => {
 
   it("that people transferred are neither earned nor paid", () => {
     const line = (hours: number) =>
-      ({ day: "2026-11-20", kind: "transferred", other: "a/b/vision", amount_ugpu_s: hours * GPU_HOUR, balance_ugpu_s: 0, reason: "" }) as const;
+      ({ day: "2026-11-20", kind: "transferred", other: "a/b/vision", amount_ugpu_s: hours * GPU_HOUR, balance_ugpu_s: 0, reason: "", expires_on: null }) as const;
     const { earned, paid, received, given } = totalsOf([line(3), line(-5)]);
     expect([earned, paid, received, given].map((value) => value / GPU_HOUR + 0)).toEqual([0, 0, 3, 5]);
     expect([line(3), line(-5)].map((each) => entryOf(each, "GPUs"))).toEqual([
@@ -92,11 +94,83 @@ describe("amounts", () => {
 
   it("expire month by month", () => {
     expect(byMonth(aCreditStatement("a", "2026-11").expiring).map(({ month, amount }) => [month, amount / GPU_HOUR])).toEqual([
-      ["2026-11", 620],
-      ["2026-12", 1_940],
-      ["2027-01", 3_570],
-      ["2027-02", 8_750],
+      ["2026-08", 620],
+      ["2026-09", 1_940],
+      ["2026-10", 3_570],
+      ["2026-11", 8_750],
     ]);
+  });
+
+  it("say by lending to whom they were earned", () => {
+    const { earned_in: earnedIn } = aCreditStatement("a", "2026-11");
+    expect(["2026-08", "2026-09", "2026-11", "2026-01"].map((month) => earnedBy(earnedIn, month))).toEqual([
+      "by lending to inference and speech, dividend",
+      "by lending to inference",
+      "by lending to inference and training, dividend",
+      "by another team, which transferred them",
+    ]);
+    const four = ["a/b", "a/c", "a/d", "a/e"].map((other) => ({ other, amount_ugpu_s: 1 }));
+    expect(earnedBy([{ month: "2026-11-01", earned: four }], "2026-11")).toBe("by lending to b, c and 2 more");
+  });
+});
+
+describe("history of a balance", () => {
+  const statement = aCreditStatement("a", "2026-11");
+  const history = aCreditHistory("a", "2026-11");
+
+  // Planted: the last day drawn to its end although it is not over.
+  it("has a point at the end of each day, and the last one where settling ended", () => {
+    const points = pointsOf(history, statement);
+    expect(points).toHaveLength(26);
+    expect([points[0], points[1], points.at(-1)].map((point) => point && [Math.round(point.x * 300) / 10, point.ugpuS / GPU_HOUR])).toEqual([
+      [0, 10_342],
+      [1, 11_462],
+      [24.4, 14_880],
+    ]);
+  });
+
+  it("marks transfers of people and the largest jobs, apart from each other", () => {
+    const transferred = { ...(statement.lines[0] as CreditLine), kind: "transferred", day: "2026-11-20", other: "a/b/vision", amount_ugpu_s: -1 } as const;
+    const marks = marksOf({ ...statement, lines: [...statement.lines, transferred] }, pointsOf(history, statement));
+    expect(marks.map(({ text, x }) => [text, Math.round(x * 30)])).toEqual([
+      ["to vision", 20],
+      ["pretrain-7b", 14],
+      ["sweep-44", 4],
+    ]);
+  });
+
+  it("has a scale in days of the guarantee, or only 0 without one", () => {
+    const day = 4_800 * GPU_HOUR;
+    expect(ticksOf(-7 * day, 14 * day, day).map((tick) => inDays(tick, day))).toEqual(["−5 d", "0 d", "+5 d", "+10 d"]);
+    expect(ticksOf(0, 0, 0)).toEqual([0]);
+    expect(inDays(90 * GPU_HOUR, 0)).toBe("+90");
+  });
+
+  it("is a chart and the same as a table, with the forecast in figures", async () => {
+    const { user, container } = open(OF_NLP);
+    const card = await region("Balance and forecast");
+    expect(card.getByRole("img", { name: /^Balance day by day/ })).toHaveAccessibleName(
+      "Balance day by day: 10,342 GPU-h at first, 14,880 at last, forecast 15,660 (13,900 to 17,280). The table has each day.",
+    );
+    expect(card.getByRole("list", { name: "Legend" })).toHaveTextContent(
+      "forecast: +1,400 lending less borrowing, −620 expiring",
+    );
+    expect(card.getByRole("list", { name: "Legend" })).toHaveTextContent("then a dividend of about +1,209.6 GPU-h");
+    await user.click(card.getByRole("button", { name: "Show as a table" }));
+    expect(rowsOf(card).slice(0, 2)).toEqual(["DayBalance, GPU-hDays of guarantee", "1 Nov11,462.0+2.4 d"]);
+    expect(rowsOf(card)).toHaveLength(26);
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("has no forecast in a past month, whose next expiry is a figure", async () => {
+    const override: Override = ({ path }) =>
+      path.endsWith("/history") ? { status: 200, body: { ...history, forecast: null, held_ugpu_s: 0, pending_ugpu_s: 0 } } : undefined;
+    open(OF_NLP, { override });
+    expect(await region("Balance")).toBeTruthy();
+    expect(screen.getAllByRole("group").map((group) => group.textContent)).toEqual(
+      expect.arrayContaining(["400GPU-h expire nextafter 25 Nov", "+3.1 daysbalance, in days of guarantee+14,880 GPU-h"]),
+    );
+    expect(screen.queryByText(/^on hold/)).toBeNull();
   });
 });
 
@@ -133,10 +207,10 @@ describe("credits page", () => {
     ]);
     expect(screen.getAllByRole("group").map((group) => group.textContent)).toEqual(
       expect.arrayContaining([
-        "+3.1 daysbalance, in days of guarantee+14,880 GPU-h",
+        "+3.1 daysbalance, in days of guarantee+14,880 GPU-h · 14,608 available",
         "+7,630GPU-h earned by lendingNovember 2026 · inference 7,390 · training 240",
         "−3,732GPU-h paid for borrowingNovember 2026 · dividend +1,120",
-        "400GPU-h expire nextafter 25 Nov",
+        "+3.3 daysforecast for 30 Nov+2.9 d to +3.6 d",
       ]),
     );
     expect(await accessibilityFaults(container)).toEqual([]);
@@ -149,18 +223,20 @@ describe("credits page", () => {
     const card = await region("Statement · November 2026");
     expect(rowsOf(card)).toEqual([
       "DayEntryAmountBalance",
-      "25 Novlent to inferenceai-company/production/inference+1,490.014,880.0",
+      "25 Novon hold for running jobsAn hour of the GPUs that they borrow, renewed while they run: borrowed by ablate-9 32(32.0)14,608.0available",
+      "25 Novon hold for transfers that wait for approval(240.0)14,640.0available",
+      "25 Novlent to inferenceai-company/production/inferenceexpires after 25 Feb unless spent+1,490.014,880.0",
       `23 Novcorrection from the common account${REASON}+180.013,390.0`,
       `22 Novrefund to inferenceai-company/production/inference${REASON}−180.013,210.0`,
-      "21 Novlent to trainingai-company/production/training+240.013,390.0",
-      "21 Novlent to inferenceai-company/production/inference+1,640.013,150.0",
+      "21 Novlent to trainingai-company/production/trainingexpires after 21 Feb unless spent+240.013,390.0",
+      "21 Novlent to inferenceai-company/production/inferenceexpires after 21 Feb unless spent+1,640.013,150.0",
       "16 Novpaid for borrowed GPUs of teams at their cap−500.011,510.0",
-      "14 Novlent to inferenceai-company/production/inference+1,950.012,010.0",
-      "14 Novpaid for borrowed GPUs that nobody is guaranteed−2,080.010,060.0",
+      "14 Novlent to inferenceai-company/production/inferenceexpires after 14 Feb unless spent+1,950.012,010.0",
+      "14 Novpaid for borrowed GPUs that nobody is guaranteedborrowed by pretrain-7b (attempt 2) 1,900, sweep-44 120 and 5 more−2,080.010,060.0",
       "11 Novexpired−480.012,140.0",
-      "7 Novlent to inferenceai-company/production/inference+2,310.012,620.0",
-      "4 Novpaid for borrowing from speechai-company/research/speech−1,152.010,310.0",
-      "1 Novdividend from the common account+1,120.011,462.0",
+      "7 Novlent to inferenceai-company/production/inferenceexpires after 7 Feb unless spent+2,310.012,620.0",
+      "4 Novpaid for borrowing from speechai-company/research/speechborrowed by sweep-44 1,152−1,152.010,310.0",
+      "1 Novdividend from the common accountexpires after 1 Feb unless spent+1,120.011,462.0",
       "1 Novopening balance10,342.0",
     ]);
     expect(card.getByText(/^opening 10,342/)).toHaveTextContent(
@@ -208,6 +284,8 @@ describe("credits page", () => {
           status: 200,
           body: { ...aCreditStatement("", "2026-11"), lines: [], expiring: [], opening_ugpu_s: 0, closing_ugpu_s: 0 },
         };
+      if (path.endsWith("/history"))
+        return { status: 200, body: { ...aCreditHistory("", "2026-11"), days: [], forecast: null, settled_until: null } };
       return path.endsWith("/credits") ? { status: 200, body: theCredits({ teams: [], common_ugpu_s: 0 }) } : undefined;
     };
     open(OF_NLP, { override });

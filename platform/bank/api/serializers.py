@@ -93,13 +93,46 @@ class StatementLineSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(
         help_text="Why a past interval was corrected, or credits were transferred. Else empty"
     )
+    expires_on = serializers.DateField(
+        allow_null=True, help_text="Last day of what the line earned, unless it is spent before"
+    )
+
+
+class BorrowingSerializer(serializers.Serializer[Any]):
+    """The borrowed use of an attempt that credits pay."""
+
+    day = serializers.DateField()
+    job = serializers.UUIDField(source="job_id")
+    job_name = serializers.CharField()
+    attempt = serializers.IntegerField(help_text="Number of the attempt")
+    amount_ugpu_s = serializers.IntegerField(
+        source="amount", help_text="Of the whole day; of an hour for what is on hold now"
+    )
+    attempts = serializers.IntegerField(
+        help_text="All attempts that borrowed then; the largest are listed"
+    )
 
 
 class ExpiringSerializer(serializers.Serializer[Any]):
     """Earnings that are not spent yet."""
 
+    earned_in = serializers.DateField(help_text="First day of the month in which it was earned")
     last_day = serializers.DateField(help_text="Day at the end of which they expire")
     amount_ugpu_s = serializers.IntegerField()
+
+
+class EarnedSerializer(serializers.Serializer[Any]):
+    """Earnings of a team in a month from one other account."""
+
+    other = serializers.CharField(help_text="Path of the borrower; empty: dividend")
+    amount_ugpu_s = serializers.IntegerField()
+
+
+class EarnedInSerializer(serializers.Serializer[Any]):
+    """All earnings of a team in a month, spent or not."""
+
+    month = serializers.DateField(help_text="First day of the month")
+    earned = EarnedSerializer(many=True, help_text="Largest first")
 
 
 class CreditNoticeSerializer(serializers.Serializer[Any]):
@@ -122,4 +155,57 @@ class StatementSerializer(serializers.Serializer[Any]):
     closing_ugpu_s = serializers.IntegerField(help_text="The opening balance plus all lines")
     lines = StatementLineSerializer(many=True)
     expiring = ExpiringSerializer(many=True)
+    earned_in = EarnedInSerializer(
+        many=True, help_text="Who paid for the months in which unspent credits were earned"
+    )
+    borrowing = BorrowingSerializer(
+        many=True, help_text="Attempts with paid borrowed use, by day; those that you may see"
+    )
     notices = CreditNoticeSerializer(many=True, help_text="Notices of the month, latest first")
+
+
+class DayBalanceSerializer(serializers.Serializer[Any]):
+    """The balance at the end of a day."""
+
+    day = serializers.DateField()
+    balance_ugpu_s = serializers.IntegerField(source="balance")
+
+
+class BalanceForecastSerializer(serializers.Serializer[Any]):
+    """The expected balance at the end of a month, and the range of all methods."""
+
+    last_day = serializers.DateField()
+    low_ugpu_s = serializers.IntegerField(source="low")
+    middle_ugpu_s = serializers.IntegerField(source="middle")
+    high_ugpu_s = serializers.IntegerField(source="high")
+    flow_ugpu_s = serializers.IntegerField(
+        source="flow", help_text="Expected earnings less payments until then"
+    )
+    expiring_ugpu_s = serializers.IntegerField(
+        source="expiring", help_text="Earnings that expire unspent until then"
+    )
+
+
+class CreditHistorySerializer(serializers.Serializer[Any]):
+    """A team's balance by day of a month, what is on hold now, and the end of the month."""
+
+    team = serializers.CharField(source="team.display_path")
+    pool = serializers.CharField(source="pool.name")
+    settled_until = UtcTimeField(allow_null=True)
+    opening_ugpu_s = serializers.IntegerField(source="opening")
+    balance_ugpu_s = serializers.IntegerField(source="balance", help_text="The present balance")
+    floor_ugpu_s = serializers.IntegerField(source="floor")
+    cap_ugpu_s = serializers.IntegerField(source="cap")
+    held_ugpu_s = serializers.IntegerField(
+        source="held", help_text="On hold for the next hour of running jobs that borrow"
+    )
+    pending_ugpu_s = serializers.IntegerField(
+        source="pending", help_text="On hold for transfers that wait for approval"
+    )
+    days = DayBalanceSerializer(many=True)
+    borrowing = BorrowingSerializer(
+        many=True, help_text="Running attempts that borrow; those that you may see"
+    )
+    forecast = BalanceForecastSerializer(
+        allow_null=True, help_text="Of the present month, from its first complete day on"
+    )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from uuid import UUID
 
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -13,20 +16,24 @@ from rest_framework.views import APIView
 from bank.api.serializers import (
     CreditBankSerializer,
     CreditBankUpdateSerializer,
+    CreditHistorySerializer,
     PoolCreditsSerializer,
     StatementSerializer,
 )
+from bank.csv_export import csv_lines, file_name
+from bank.history import history_of
 from bank.settling import zone_of
 from bank.statements import credits_in, statement_of
 from bank.switching import bank_of, change_bank
 from primitives.clock import SystemClock
 from primitives.errors import FieldError, InvalidRequest, PreconditionFailed
 from quotas.administration import named_pool
-from tenants.access import visible_node
+from tenants.access import Actor, visible_node
 from tenants.api.authentication import actor_from
-from tenants.models import NodeKind
+from tenants.models import Node, NodeKind
+from webapi.formats import CsvRenderer, NamedFormats
 from webapi.paging import refuse_unknown_parameters
-from webapi.parameters import Parameters, text
+from webapi.parameters import Parameters, choice, text
 from webapi.preconditions import etag_of, required_version
 from webapi.serializers import answers, etag_header, if_match_header
 
@@ -42,12 +49,18 @@ class CreditsParameters(Parameters):
     pool: str = text("Name of the pool", required="give the name of a pool")
 
 
-class StatementParameters(Parameters):
+class HistoryParameters(Parameters):
     """The team, the pool and the month."""
 
     team: str = text("Path of the team", required="give the path of a team")
     pool: str = text("Name of the pool", required="give the name of a pool")
     month: str | None = text("Month such as 2026-11. Default: the present one", most=7)
+
+
+class StatementParameters(HistoryParameters):
+    """The team, the pool, the month and the format."""
+
+    format: str = choice(("json", "csv"), default="json")
 
 
 class CreditsDetail(APIView):
@@ -76,33 +89,80 @@ class CreditsDetail(APIView):
 class CreditStatement(APIView):
     """A team's statement of a month."""
 
+    renderer_classes = [JSONRenderer, CsvRenderer]
+    content_negotiation_class = NamedFormats
+
     @extend_schema(
         operation_id="get_credit_statement",
         summary="Get a team's credits of a month, line by line",
         parameters=StatementParameters.in_openapi(),
-        responses=answers({200: StatementSerializer}, 404),
+        responses=answers(
+            {
+                (200, "application/json"): StatementSerializer,  # type: ignore[dict-item]
+                (200, "text/csv"): OpenApiTypes.STR,  # type: ignore[dict-item]
+            },
+            404,
+        ),
     )
     def get(self, request: Request) -> Response:
         """Get the statement."""
         asked = StatementParameters.read(request)
-        team = visible_node(actor_from(request), asked.team)
-        if team.kind != NodeKind.TEAM:
-            raise InvalidRequest(
-                f"{team.display_path} is no team, and only teams have credits.",
-                errors=[FieldError("/team", "is no team")],
+        actor = actor_from(request)
+        team = _team_of(asked, actor)
+        year, month = _month_of(asked, team, SystemClock().now())
+        statement = statement_of(team, named_pool(asked.pool), year, month, actor=actor)
+        if request.accepted_renderer.format == "csv":
+            name = file_name(statement)
+            return Response(
+                "".join(csv_lines(statement)),
+                headers={"Content-Disposition": f'attachment; filename="{name}"'},
             )
-        pool = named_pool(asked.pool)
-        if asked.month is None:
-            today = SystemClock().now().astimezone(zone_of(team.organization_id))
-            year, month = today.year, today.month
-        elif found := _MONTH.fullmatch(asked.month):
-            year, month = int(found[1]), int(found[2])
-        else:
-            raise InvalidRequest(
-                f"month must be a month such as 2026-11, not {asked.month!r}.",
-                errors=[FieldError("/month", "is not a month")],
-            )
-        return Response(StatementSerializer(statement_of(team, pool, year, month)).data)
+        return Response(StatementSerializer(statement).data)
+
+
+class CreditHistory(APIView):
+    """A team's balance by day."""
+
+    @extend_schema(
+        operation_id="get_credit_history",
+        summary="Get a team's balance by day of a month, with a forecast",
+        description="The forecast takes the run rates of 7 and 28 days and the same weekdays of "
+        "one and two weeks before. Dividends and transfers of people are not foreseen.",
+        parameters=HistoryParameters.in_openapi(),
+        responses=answers({200: CreditHistorySerializer}, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """Get the history."""
+        asked = HistoryParameters.read(request)
+        actor, now = actor_from(request), SystemClock().now()
+        team = _team_of(asked, actor)
+        year, month = _month_of(asked, team, now)
+        history = history_of(team, named_pool(asked.pool), year, month, actor=actor, now=now)
+        return Response(CreditHistorySerializer(history).data)
+
+
+def _team_of(asked: HistoryParameters, actor: Actor) -> Node:
+    team = visible_node(actor, asked.team)
+    if team.kind != NodeKind.TEAM:
+        raise InvalidRequest(
+            f"{team.display_path} is no team, and only teams have credits.",
+            errors=[FieldError("/team", "is no team")],
+        )
+    return team
+
+
+def _month_of(asked: HistoryParameters, team: Node, now: datetime) -> tuple[int, int]:
+    """Return year and month; without a month, the present ones of the organization."""
+    if asked.month is None:
+        today = now.astimezone(zone_of(team.organization_id))
+        return today.year, today.month
+    found = _MONTH.fullmatch(asked.month)
+    if found is None:
+        raise InvalidRequest(
+            f"month must be a month such as 2026-11, not {asked.month!r}.",
+            errors=[FieldError("/month", "is not a month")],
+        )
+    return int(found[1]), int(found[2])
 
 
 class CreditBankDetail(APIView):

@@ -245,7 +245,7 @@ def test_a_recipient_that_is_archived_meanwhile_receives_nothing(
         asked(company, company.vision, company.inference, 6), actor=ann, now=NOW
     )
     Node.objects.filter(pk=company.inference.pk).update(archived_at=at(7_200))
-    with pytest.raises(InvalidRequest, match="inference is archived and receives no credits"):
+    with pytest.raises(Conflict, match="inference is archived by now and receives no credits"):
         approve_transfer(transfer.pk, note="", actor=pam, now=at(7_260))
     transfer.refresh_from_db()
     assert (transfer.status, hours(company)["vision"]) == ("pending", 8)

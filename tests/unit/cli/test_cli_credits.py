@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from builders.cli_server import Server, a_server
@@ -108,6 +109,7 @@ def a_statement(*lines: dict[str, Any]) -> dict[str, Any]:
         "opening_ugpu_s": 10 * GPU_HOUR,
         "closing_ugpu_s": 14 * GPU_HOUR,
         "lines": list(lines),
+        "borrowing": [],
         "notices": [],
         "expiring": [],
     }
@@ -121,6 +123,7 @@ def a_line(kind: str, hours: int, balance_hours: int, reason: str = "") -> dict[
         "amount_ugpu_s": hours * GPU_HOUR,
         "balance_ugpu_s": balance_hours * GPU_HOUR,
         "reason": reason,
+        "expires_on": None,
     }
 
 
@@ -153,4 +156,67 @@ def test_a_statement_without_reasons_has_no_column_for_them(server: Server) -> N
         "            opening balance                             10.0",
         "2026-11-20  lent to ai-company/research/nlp     4.0     14.0",
         "            closing balance                             14.0",
+    ]
+
+
+def test_a_statement_has_the_expiry_of_lines_and_the_largest_jobs(server: Server) -> None:
+    """Planted: the jobs in the order of days, so that a small one hides the largest."""
+    earned = {**a_line("lent", 4, 14), "expires_on": "2027-02-19"}
+    jobs = [
+        {
+            "job": ID,
+            "job_name": f"train-{hours}",
+            "attempt": 1,
+            "day": "2026-11-20",
+            "amount_ugpu_s": hours * GPU_HOUR,
+            "attempts": 6,
+        }
+        for hours in (1, 2, 9, 3, 4, 5)
+    ]
+    server.routes["GET credits/statement"] = {**a_statement(earned), "borrowing": jobs}
+    ran = server.run("credits", "statement", "inference", "--pool", "h100")
+    assert ran.out.splitlines()[2].endswith("4.0     14.0  2027-02-19")
+    assert ran.err.splitlines()[0] == (
+        f"train-9, attempt 1, borrowed 9.0 GPU-hours on 2026-11-20 (job {ID})."
+    )
+    assert [line.split(",")[0] for line in ran.err.splitlines()] == [
+        *("train-9", "train-5", "train-4", "train-3", "train-2"),
+    ]
+
+
+def test_a_statement_is_printed_as_csv(server: Server) -> None:
+    server.routes["GET credits/statement"] = httpx.Response(200, text="team,pool\r\nnlp,h100\r\n")
+    ran = server.run("credits", "statement", "nlp", "--pool", "h100", "--csv")
+    assert "nlp,h100" in ran.out
+    assert server.requests[-1].url.params["format"] == "csv"
+
+
+def test_a_history_ends_with_what_is_available_and_the_forecast(server: Server) -> None:
+    """Planted: pending transfers count as available."""
+    server.routes["GET credits/history"] = {
+        "opening_ugpu_s": 10 * GPU_HOUR,
+        "balance_ugpu_s": 14 * GPU_HOUR,
+        "floor_ugpu_s": -70 * GPU_HOUR,
+        "cap_ugpu_s": 140 * GPU_HOUR,
+        "held_ugpu_s": 2 * GPU_HOUR,
+        "pending_ugpu_s": GPU_HOUR,
+        "days": [{"day": "2026-11-01", "balance_ugpu_s": 14 * GPU_HOUR}],
+        "forecast": {
+            "last_day": "2026-11-30",
+            **{
+                f"{name}_ugpu_s": hours * GPU_HOUR
+                for name, hours in (("low", 15), ("middle", 20), ("high", 25))
+            },
+        },
+    }
+    ran = server.run("credits", "history", "nlp", "--pool", "h100")
+    assert ran.out.splitlines() == [
+        "DAY         BALANCE",
+        "               10.0",
+        "2026-11-01     14.0",
+    ]
+    assert ran.err.splitlines() == [
+        "Floor -70.0, cap 140.0 GPU-hours.",
+        "On hold: 3.0 GPU-hours. Available: 11.0 GPU-hours.",
+        "Forecast for 2026-11-30: 20.0 GPU-hours (15.0 to 25.0).",
     ]

@@ -1,12 +1,12 @@
-"""Forecasts of a window, and windows of calendars, in exact numbers."""
+"""Forecasts of what days add up to, in exact numbers, and parts of days."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from budgets.forecast import Forecast, forecast_of
-from budgets.windows import window_at
+from primitives.days import left_of_day_permille
+from primitives.forecast import Forecast, forecast_of
 
 TODAY = date(2026, 11, 20)
 
@@ -62,15 +62,12 @@ def test_a_growing_use_has_a_range() -> None:
     assert found == Forecast(110, 180, 180)
 
 
-def test_a_window_has_the_days_of_its_zone() -> None:
-    """A month with a change of clocks is an hour longer. Planted: midnights of UTC."""
-    zone = ZoneInfo("Europe/Berlin")
-    window = window_at("month", None, zone, datetime(2026, 9, 30, 22, 30, tzinfo=UTC))
-    assert (window.first, window.last) == (date(2026, 10, 1), date(2026, 10, 31))
-    assert window.end - window.start == timedelta(days=31, hours=1)
-    assert window.start == datetime(2026, 9, 30, 22, tzinfo=UTC)
+def test_what_is_left_of_a_day_counts_its_real_hours() -> None:
+    """In Berlin the last Sunday of October has 25 hours: 20 are left after the first five.
 
-
-def test_the_last_quarter_ends_with_the_year() -> None:
-    window = window_at("quarter", None, ZoneInfo("UTC"), datetime(2026, 12, 31, tzinfo=UTC))
-    assert (window.first, window.last) == (date(2026, 10, 1), date(2026, 12, 31))
+    Planted: days of 24 hours.
+    """
+    berlin = ZoneInfo("Europe/Berlin")
+    at_five = datetime(2026, 10, 25, 3, tzinfo=UTC)
+    assert left_of_day_permille(at_five, berlin) == 800
+    assert left_of_day_permille(datetime(2026, 11, 20, 18, tzinfo=UTC), ZoneInfo("UTC")) == 250

@@ -1,4 +1,4 @@
-"""The forecast of a budget's window: run rates and seasonal naive, without a library."""
+"""Forecasts of what days add up to: run rates and seasonal naive, without a library."""
 
 from __future__ import annotations
 
