@@ -600,3 +600,36 @@ class TimeLimit(models.Model):
 
     def __str__(self) -> str:
         return f"time limit of {self.pool or self.node or self.priority_class}"
+
+
+class UserCap(models.Model):
+    """The most GPUs that one user of a team may use at once, in one pool or in all (R-110).
+
+    With `user` None it is the default for each user of the team. The value of a person comes before
+    the default of the same pool; a `cap_mgpu` of None there is no cap. `pool` None counts the GPUs
+    of all pools together. `version` counts changes and is the ETag.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    team = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    user = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="+")
+    cap_mgpu = models.BigIntegerField(null=True)
+    version = models.IntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team", "user", "pool"],
+                name="user_cap_once_for_user_and_pool",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(cap_mgpu__isnull=True, user__isnull=False)
+                | Q(cap_mgpu__isnull=False, cap_mgpu__gte=0, cap_mgpu__lte=MGPU_MAX),
+                name="user_cap_is_a_number_of_gpus",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"cap of {self.user or 'each user'} in {self.team}"

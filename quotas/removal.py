@@ -25,6 +25,7 @@ def remove_quotas(node: Node) -> None:
             " (SELECT id FROM quotas_priorityclass WHERE organization_id = %(node)s)",
             {"node": node.pk},
         )
+        cursor.execute("DELETE FROM quotas_usercap WHERE team_id = %s", [node.pk])
         for table in ("quotas_organizationpolicy", "quotas_priorityclass"):
             cursor.execute(f"DELETE FROM {table} WHERE organization_id = %s", [node.pk])  # noqa: S608
         cursor.execute("DELETE FROM quotas_nodeuse WHERE node_id = %s", [node.pk])

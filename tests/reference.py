@@ -15,6 +15,7 @@ from arbiter.api.plan import NUMBERS, Code, Waiting
 from arbiter.explain.sentences import sentence
 from builders.arbiter_builders import GPU, a_queued
 from cli.main import app
+from primitives.units import DeviceKind
 
 REPO = Path(__file__).resolve().parents[1]
 PAGES = REPO / "docs/reference"
@@ -95,6 +96,10 @@ REASONS = {
         "A budget of the user, the team or a node above it has too little left for the job, or "
         "stops borrowing.",
         "Give a shorter time limit, ask for fewer GPUs, or ask for a larger budget.",
+    ),
+    "user_cap_reached": (
+        "The user has as many GPUs in the team as the cap allows, or the job is larger.",
+        "Wait for an own job to end, ask for fewer GPUs, or ask a lead for a higher cap.",
     ),
     "team_archived": (
         "The team is archived.",
@@ -182,6 +187,11 @@ _WITHHELD: dict[str, dict[str, int]] = {
     "budget_exhausted": {
         "room_at": 1_801_440_000,
     },
+    "user_cap_reached": {
+        "need_mgpu": 4 * GPU,
+        "user_cap_mgpu": 16 * GPU,
+        "user_in_use_mgpu": 14 * GPU,
+    },
     "team_archived": {},
     "user_deactivated": {},
     "cluster_archived": {},
@@ -208,7 +218,9 @@ def _example(code: str) -> str:
     """The sentence of one made-up case, by the functions that write the real ones."""
     from jobs.queue.withholding import (
         BUDGET_EXHAUSTED,
+        USER_CAP_REACHED,
         BudgetSubject,
+        CapSubject,
         Shortage,
         Withheld,
         withheld_sentence,
@@ -217,7 +229,8 @@ def _example(code: str) -> str:
     if code in _WITHHELD:
         subject = BudgetSubject("training", _DEPARTMENT, Shortage.TOO_SMALL)
         budget = subject if code == BUDGET_EXHAUSTED else None
-        return withheld_sentence(Withheld("job", code, _WITHHELD[code], budget))
+        capped = CapSubject(_TEAM, "h100", DeviceKind.GPU) if code == USER_CAP_REACHED else None
+        return withheld_sentence(Withheld("job", code, _WITHHELD[code], budget, capped))
     if code not in set(Code):
         return ""
     job = a_queued("job", "team", gpus=8, nodes=2)

@@ -19,7 +19,7 @@ import {
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
-import { theBudgetAlerts, theBudgets } from "./budgets.ts";
+import { theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
 import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
@@ -217,6 +217,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return priorityClasses(company.rules, request, id);
     case "time-limits":
       return timeLimits(company.rules, request, id, may(company.session, "manage_quota", "ai-company"));
+    case "user-caps":
+      return userCaps(request, id);
     case "tokens":
       if (method === "POST") {
         const { user } = request.body as { user?: string };

@@ -1,6 +1,7 @@
 /** Budgets of the made-up company, with their alerts. */
-import type { Budget, BudgetAlert } from "../src/api/types";
+import type { Budget, BudgetAlert, UserCap } from "../src/api/types";
 import { iso, ORGANIZATION } from "./company.ts";
+import type { MockAnswer, MockRequest } from "./http.ts";
 
 const GPU_HOUR = 3_600_000;
 const EURO = 1_000_000_000;
@@ -87,4 +88,28 @@ export function theBudgetAlerts(): BudgetAlert[] {
     alert(3, money, 90, "used", 7),
     alert(2, training, 50, "used", 9),
   ];
+}
+
+export function aCap(number: number, change: Partial<UserCap> = {}): UserCap {
+  return {
+    id: `01935000-0000-7000-8000-${(0xc000 + number).toString(16).padStart(12, "0")}`,
+    team: `${ORGANIZATION}/research/nlp`,
+    user: null,
+    pool: null,
+    cap_mgpu: 32_000,
+    can_edit: true,
+    version: 1,
+    ...change,
+  };
+}
+
+/** Lists, makes, changes and removes caps for users; nothing is kept. */
+export function userCaps(request: MockRequest, id: string | undefined): MockAnswer {
+  const found = [aCap(1), aCap(2, { user: "bob", pool: "h100", cap_mgpu: null, can_edit: false })];
+  if (request.method === "DELETE") return { status: 204 };
+  if (request.method === "POST") return { status: 201, body: aCap(3, request.body as Partial<UserCap>) };
+  if (request.method === "PATCH") {
+    return { status: 200, body: { ...found.find((one) => one.id === id), ...(request.body as Partial<UserCap>) } };
+  }
+  return { status: 200, body: { items: found, next: null } };
 }

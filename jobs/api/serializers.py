@@ -30,6 +30,7 @@ from jobs.queue.withholding import (
     POOL_ARCHIVED,
     SINGLETON,
     TEAM_ARCHIVED,
+    USER_CAP_REACHED,
     USER_DEACTIVATED,
 )
 from jobs.reading import explaining
@@ -45,6 +46,7 @@ EXPLANATION_CODES = [
     ARRAY_LIMIT_REACHED,
     BEGIN_TIME,
     BUDGET_EXHAUSTED,
+    USER_CAP_REACHED,
     TEAM_ARCHIVED,
     USER_DEACTIVATED,
     CLUSTER_ARCHIVED,

@@ -110,7 +110,7 @@ def store_reasons(
 def withheld_document(withheld: Withheld, now: datetime) -> dict[str, Any]:
     """Return the stored and shown form of the reason of a withheld job."""
     reason = stored_reason(withheld.code, withheld_sentence(withheld), now, withheld.numbers)
-    return reason if withheld.budget is None else {**reason, "node": withheld.budget.path}
+    return {**reason, "node": withheld.node}
 
 
 def reason_document(

@@ -33,6 +33,7 @@ from bulk.arrays import uuid_array
 from clusters.queries import Fleet, accepting, read_fleet
 from jobs.queue.avoided_clusters import avoided_clusters
 from jobs.queue.budget_stops import BudgetStops, budget_stops
+from jobs.queue.user_caps import beyond_user_caps
 from jobs.queue.withholding import DEPENDENCY, Withheld, withheld_jobs
 from jobs.submission.usable_clusters import UsableClusters
 from outbox.quarantine import is_quarantined
@@ -112,6 +113,7 @@ def read_surroundings(
     """
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     withheld = withheld_jobs(now)
+    withheld = (*withheld, *beyond_user_caps(withheld))
     stops = budget_stops(now, withheld)
     return Surroundings(
         tree=quota_snapshot() if tree is None else tree,

@@ -18,6 +18,7 @@ from django.db import connection
 from jobs.lifecycle import ACTIVE
 from primitives.clock import from_epoch
 from primitives.state_words import state_phrase
+from primitives.units import DeviceKind, gpus_text
 
 DEPENDENCY = "dependency"
 ARRAY_LIMIT_REACHED = "array_limit_reached"
@@ -28,6 +29,7 @@ USER_DEACTIVATED = "user_deactivated"
 CLUSTER_ARCHIVED = "cluster_archived"
 POOL_ARCHIVED = "pool_archived"
 BUDGET_EXHAUSTED = "budget_exhausted"
+USER_CAP_REACHED = "user_cap_reached"
 
 
 _NOTHING: Mapping[str, int] = {}
@@ -52,16 +54,32 @@ class BudgetSubject(NamedTuple):
     shortage: Shortage
 
 
+class CapSubject(NamedTuple):
+    """The cap of a user that stops a job, for a sentence. `pool` None: all pools of GPUs."""
+
+    team: str
+    pool: str | None
+    device: DeviceKind
+
+
 class Withheld(NamedTuple):
     """A withheld job with the code of its reason; `numbers` are those of an explanation.
 
-    `budget` is set for BUDGET_EXHAUSTED only.
+    `budget` is set for BUDGET_EXHAUSTED only, and `cap` for USER_CAP_REACHED.
     """
 
     job: str
     code: str
     numbers: Mapping[str, int]
     budget: BudgetSubject | None = None
+    cap: CapSubject | None = None
+
+    @property
+    def node(self) -> str | None:
+        """The path of the tree node that decided; None if none did."""
+        if self.budget is not None:
+            return self.budget.path
+        return None if self.cap is None else self.cap.team
 
 
 class FirstTask(NamedTuple):
@@ -414,6 +432,8 @@ def withheld_sentence(withheld: Withheld) -> str:
         return "Its pool is archived. It waits until an administrator restores the pool."
     if withheld.budget is not None:
         return budget_sentence(withheld.budget, withheld.numbers)
+    if withheld.cap is not None:
+        return cap_sentence(withheld.cap, withheld.numbers)
     if withheld.code == SINGLETON:
         return "It waits for another job of its name."
     count = withheld.numbers["jobs_waited_for"]
@@ -433,6 +453,22 @@ def budget_sentence(budget: BudgetSubject, numbers: Mapping[str, int]) -> str:
         f"{called} has less left than this job may use. A shorter time limit or fewer GPUs may "
         f"fit. {again}"
     )
+
+
+def cap_sentence(cap: CapSubject, numbers: Mapping[str, int]) -> str:
+    """Return why the cap of its user stops a job, without naming the user."""
+    need, in_use = numbers["need_mgpu"], numbers["user_in_use_mgpu"]
+    most = numbers["user_cap_mgpu"]
+    where = "all pools" if cap.pool is None else cap.pool
+    capped = f"Its user may use at most {cap.device.text(most)} of {where} at once in {cap.team}"
+    if need > most:
+        return (
+            f"{capped}, and the job asks for {gpus_text(need)}. A smaller job may fit, or a lead "
+            "of the team raises the cap."
+        )
+    if need + in_use > most:
+        return f"{capped}, and uses {gpus_text(in_use)} now."
+    return f"{capped}, and uses {gpus_text(in_use)} now. Jobs of this user come first."
 
 
 def borrowing_sentence(budget: BudgetSubject, numbers: Mapping[str, int]) -> str:

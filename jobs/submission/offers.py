@@ -20,6 +20,7 @@ from jobs.lifecycle import OPEN
 from jobs.submission.fitting import Fleet
 from quotas.models import PriorityClass
 from quotas.time_limits import Bound
+from quotas.user_caps import Cap, caps_of
 from tenants.models import Node, User
 from webapi.statements import prepared_cursor
 
@@ -41,6 +42,7 @@ class Offer:
     open_jobs: int
     open_jobs_of_user: int
     time_limits: Sequence[tuple[UUID | None, Bound]]
+    caps: Sequence[Cap]
 
     def bounds(self, priority_class: PriorityClass, pools: Collection[Pool]) -> list[Bound]:
         """Return the time limits for the team's jobs of a class, the nearest owner first."""
@@ -78,11 +80,12 @@ def offer_to(team: Node, user: User) -> Offer:
             {
                 "organization": team.organization_id,
                 "user": user.pk,
+                "team": team.pk,
                 "paths": paths_to(team.path),
                 "gone": GONE,
             },
         )
-        pools, classes, sizes, quotas, jobs, limits = (
+        pools, classes, sizes, quotas, jobs, limits, caps = (
             json.loads(text) if text is not None else [] for text in cursor.fetchone()
         )
     fleets: dict[UUID, dict[str, dict[int, int]]] = {}
@@ -103,10 +106,15 @@ def offer_to(team: Node, user: User) -> Offer:
         open_jobs=jobs[0],
         open_jobs_of_user=jobs[1],
         time_limits=[
-            (None if pk is None else UUID(pk), Bound(owner, default_s, longest_s))
+            (_uuid(pk), Bound(owner, default_s, longest_s))
             for pk, owner, default_s, longest_s in limits
         ],
+        caps=caps_of([(_uuid(of), _uuid(pool), cap_mgpu) for of, pool, cap_mgpu in caps], user.pk),
     )
+
+
+def _uuid(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
 
 
 def paths_to(path: str) -> list[str]:
@@ -170,5 +178,8 @@ SELECT
      LEFT JOIN quotas_priorityclass c ON c.id = t.priority_class_id
      LEFT JOIN tenants_node n ON n.id = t.node_id
      WHERE p.id IS NOT NULL OR c.organization_id = %(organization)s::uuid
-        OR n.path = ANY(%(paths)s::text[]))
+        OR n.path = ANY(%(paths)s::text[])),
+    (SELECT json_agg(json_build_array(k.user_id, k.pool_id, k.cap_mgpu))::text
+     FROM quotas_usercap k
+     WHERE k.team_id = %(team)s::uuid AND (k.user_id IS NULL OR k.user_id = %(user)s::uuid))
 """  # noqa: S608 - the states are ours

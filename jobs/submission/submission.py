@@ -34,6 +34,7 @@ from jobs.submission.sbatch_notes import Note, NotUnderstood, Verdict, refused_o
 from jobs.submission.script_warnings import warnings_of
 from jobs.submission.sizes import laid_out, notes_on, notes_on_array
 from jobs.submission.time_limits import limited
+from jobs.submission.user_caps import check_user_cap
 from jobs.timeline import Happening, record_events
 from live.publishing import publish
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -210,6 +211,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
         found: list[ResolvedRequest] = []
         for place, fleet in zip(places, fleets, strict=True):
             check_units(request, size.mgpu_per_node, place)
+            check_user_cap(request, size.mgpu_per_node * size.node_count_max, place.pool, offer)
             found.append(
                 ResolvedRequest(
                     request=request,

@@ -23,6 +23,7 @@ from jobs.queue.withholding import (
     POOL_ARCHIVED,
     SINGLETON,
     TEAM_ARCHIVED,
+    USER_CAP_REACHED,
     USER_DEACTIVATED,
 )
 from jobs.reading.explaining import (
@@ -236,7 +237,10 @@ def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: dat
     return Hints(
         possible_mgpu=max((bound for bound in bounds if bound is not None), default=None),
         is_about_nodes=any(reason["code"] in ABOUT_NODES for reason in reasons),
-        is_about_quota=all(reason["code"] in ABOUT_QUOTA for reason in reasons),
+        is_about_quota=all(
+            reason["code"] in ABOUT_QUOTA or reason["code"] == USER_CAP_REACHED
+            for reason in reasons
+        ),
         limits_s=limits_of(numbers, allowed_s, at=int(now.timestamp())),
         pools={
             name: offer.fleet(pool).largest_node_mgpu()
@@ -304,10 +308,12 @@ def _resolved(body: Mapping[str, Any], actor: Actor) -> ResolvedRequest | None:
 def _without(moment: Moment, job_id: str, code: str) -> Moment | None:
     """Return the moment as if the job were cancelled.
 
-    None if it waits neither for GPUs nor, by the `code` of its reason, for a budget.
+    None if it waits neither for GPUs nor, by the `code` of its reason, for a budget or a cap.
     """
     snapshot = moment.snapshot
-    if code == BUDGET_EXHAUSTED and any(one.job == job_id for one in moment.stops.withheld):
+    if code in (BUDGET_EXHAUSTED, USER_CAP_REACHED) and any(
+        one.job == job_id for one in moment.withheld
+    ):
         return moment
     queued = tuple(job for job in snapshot.queued if job.id != job_id)
     if len(queued) == len(snapshot.queued):

@@ -23,10 +23,13 @@ from jobs.models import Condition, Launch
 from jobs.queue.budget_stops import BudgetStops
 from jobs.queue.dependencies import fate
 from jobs.queue.reason_documents import HELD_BY_USER
+from jobs.queue.user_caps import cap_stop_of
 from jobs.queue.withholding import (
     BEGIN_TIME,
+    BUDGET_EXHAUSTED,
     DEPENDENCY,
     SINGLETON,
+    USER_CAP_REACHED,
     Withheld,
     first_open_of_name,
     withheld_sentence,
@@ -91,6 +94,7 @@ class Moment(NamedTuple):
     names: Names
     usable: UsableClusters
     stops: BudgetStops
+    withheld: tuple[Withheld, ...]
 
 
 def read_moment(now: datetime) -> Moment:
@@ -99,8 +103,8 @@ def read_moment(now: datetime) -> Moment:
     It must be the outermost transaction, or run within `one_instant`.
     """
     with one_instant():
-        snapshot, policy, _, stops = read_queue(now)
-        return Moment(snapshot, policy, display_names(), UsableClusters(), stops)
+        snapshot, policy, withheld, stops = read_queue(now)
+        return Moment(snapshot, policy, display_names(), UsableClusters(), stops, withheld)
 
 
 class Previews:
@@ -139,9 +143,15 @@ class Previews:
     def _budgets(
         self, job: QueuedJob, resolved: ResolvedRequest
     ) -> tuple[Withheld | None, Sequence[BudgetEffect]]:
-        """Return how a budget would stop the request, and its effect on all budgets."""
+        """Return how a cap or budget would stop the request, and its effect on all budgets."""
         wanted = wanted_job(job.id, resolved, self._actor, self._now)
-        stop = self._moment.stops.stop_of(wanted, self._now, self._instead_of)
+        by_amount = (BUDGET_EXHAUSTED, USER_CAP_REACHED)
+        left_out = {one.job for one in self._moment.withheld if one.code not in by_amount}
+        if self._instead_of is not None:
+            left_out.add(self._instead_of)
+        stop = cap_stop_of(wanted, left_out)
+        if stop is None:
+            stop = self._moment.stops.stop_of(wanted, self._now, self._instead_of)
         return stop, budget_effects(wanted, resolved, actor=self._actor, now=self._now)
 
     def _same_name(self, resolved: ResolvedRequest) -> tuple[str, str] | None:

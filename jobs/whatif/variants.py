@@ -133,6 +133,8 @@ def possible_mgpu_of(code: str, numbers: Mapping[str, int]) -> int | None:
         return numbers.get("could_ever_mgpu")
     if code == Code.CLASS_CAP_REACHED:
         return numbers["class_cap_mgpu"] - numbers["class_in_use_mgpu"]
+    if "user_cap_mgpu" in numbers:
+        return numbers["user_cap_mgpu"] - numbers["user_in_use_mgpu"]
     bounds = [numbers[name] for name in _BOUNDS if name in numbers]
     if "nodes_fitting" in numbers:
         bounds.append(numbers["nodes_fitting"] * numbers["mgpu_per_node"])

@@ -212,6 +212,7 @@ _HANGS_ON = {
     "dependency": "it starts after its dependencies",
     "array_limit_reached": "it starts after another task of its array ends",
     "budget_exhausted": "it starts when its budget has room",
+    "user_cap_reached": "it starts when another job of its user has ended",
     "not_yet_decided": "the scheduler has not looked at it yet",
     "cluster_unavailable": "the cluster does not accept jobs at present",
 }

@@ -13,6 +13,7 @@ import typer
 from cli import account_commands, fleet_commands, job_commands, people_commands
 from cli.audit_command import audit
 from cli.budget_commands import budgets_app
+from cli.cap_commands import caps_app
 from cli.change_commands import changes_app
 from cli.checkpoint_command import checkpoint
 from cli.context import Commands
@@ -70,6 +71,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(credits_app, name="credits")
 app.add_typer(budgets_app, name="budgets")
 app.add_typer(limits_app, name="limits")
+app.add_typer(caps_app, name="caps")
 app.add_typer(prices_app, name="prices")
 app.add_typer(report_app, name="report")
 app.add_typer(export_app, name="export")

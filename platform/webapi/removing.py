@@ -43,6 +43,7 @@ _WORDS = {
     "quotas.quotachange": "changes of quotas",
     "quotas.quotapush": "quota pushes",
     "quotas.timelimit": "time limits",
+    "quotas.usercap": "caps for users",
     "quotas.usernumber": "a user number",
     "tenants.accesstoken": "access tokens",
     "tenants.passwordlink": "a link for a password",

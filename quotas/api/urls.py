@@ -37,6 +37,7 @@ from quotas.api.push_views import (
     QuotaPushList,
 )
 from quotas.api.time_limit_views import TimeLimitDetail, TimeLimitList
+from quotas.api.user_cap_views import UserCapDetail, UserCapList
 from quotas.api.views import QuotaChanges, QuotaDetail, QuotaList
 
 urlpatterns: list[URLPattern] = [
@@ -49,6 +50,8 @@ urlpatterns: list[URLPattern] = [
     path("quota-changes/<uuid:planned_id>/cancel", PlannedChangeCancel.as_view()),
     path("time-limits", TimeLimitList.as_view()),
     path("time-limits/<uuid:limit_id>", TimeLimitDetail.as_view()),
+    path("user-caps", UserCapList.as_view()),
+    path("user-caps/<uuid:cap_id>", UserCapDetail.as_view()),
     path("pools", PoolList.as_view()),
     path("pools/<uuid:pool_id>", PoolDetail.as_view()),
     path("cluster-kinds", ClusterKindList.as_view()),

@@ -34,6 +34,7 @@ from quotas.models import (
     Quota,
     QuotaPush,
     TimeLimit,
+    UserCap,
 )
 
 #: Everybody who may call. research_admin administers the department of the team that
@@ -129,6 +130,7 @@ def a_world() -> World:
         "cycle_id": a_recorded_cycle().pk,
         "transfer_id": a_pending_transfer(company, cast.research_admin).pk,
         "card_id": card.pk,
+        "cap_id": UserCap.objects.create(team=cast.nlp, cap_mgpu=8_000).pk,
         "budget_id": an_evaluated_budget(cast.nlp).pk,
         "line_id": card.lines.filter(end=None)[0].pk,
         "export_id": an_export(cast.nlp, cast.nlp_lead).pk,

@@ -262,6 +262,17 @@ TABLE: dict[tuple[str, str], Case] = {
     ("DELETE", "time-limits/<uuid:limit_id>"): a_case(
         "401 204 204 204 403 403 403 403 403 403 404", If_Match='"v1"'
     ),
+    # Caps for users: those of nlp, which its lead sets.
+    ("GET", "user-caps"): a_case(CUT_TO_ALL),
+    ("GET", "user-caps/<uuid:cap_id>"): a_case(MEMBERS),
+    ("POST", "user-caps"): a_case(
+        "401 201 201 201 403 201 403 403 403 403 404",
+        {"team": "ai-company/research/nlp", "user": "bob", "cap_mgpu": 8_000},
+    ),
+    ("PATCH", "user-caps/<uuid:cap_id>"): a_case(MANAGES_NLP_200, {"cap_mgpu": 7}, If_Match='"v1"'),
+    ("DELETE", "user-caps/<uuid:cap_id>"): a_case(
+        "401 204 204 204 403 204 403 403 403 403 404", If_Match='"v1"'
+    ),
     # What holds for all is read by all.
     ("GET", "policy"): a_case(CUT_TO_ALL),
     ("PATCH", "policy"): a_case(PLATFORM_ADMIN_200, {"starts_max": 7}, If_Match='"v1"'),

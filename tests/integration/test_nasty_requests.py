@@ -214,6 +214,13 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "longest_s": 86_400,
     },
     ("PATCH", "time-limits/<uuid:limit_id>"): {"default_s": 3_600, "longest_s": 86_400},
+    ("POST", "user-caps"): {
+        "team": "ai-company/research/nlp",
+        "user": "bob",
+        "pool": "h100",
+        "cap_mgpu": 8_000,
+    },
+    ("PATCH", "user-caps/<uuid:cap_id>"): {"cap_mgpu": 8_000},
     ("POST", "priority-classes"): {
         "organization": "ai-company",
         "name": "deadline",

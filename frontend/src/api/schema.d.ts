@@ -2394,6 +2394,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/user-caps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List caps for users
+         * @description Of the teams that you may see. The cap of a person comes before the default of the team for the same pool.
+         */
+        get: operations["list_user_caps"];
+        put?: never;
+        /**
+         * Cap the users of a team
+         * @description Jobs beyond it wait with the reason user_cap_reached. Running jobs go on. It needs the right manage_quota on the team.
+         */
+        post: operations["create_user_cap"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/user-caps/{cap_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a cap for users
+         * @description Get the cap.
+         */
+        get: operations["get_user_cap"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a cap for users
+         * @description Remove the cap. A 412 has the `current` one.
+         */
+        delete: operations["remove_user_cap"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a cap for users
+         * @description Change the cap. A 412 has the `current` one.
+         */
+        patch: operations["change_user_cap"];
+        trace?: never;
+    };
     "/api/v1/users": {
         parameters: {
             query?: never;
@@ -3410,6 +3462,7 @@ export interface components {
          *     * `array_limit_reached` - array_limit_reached
          *     * `begin_time` - begin_time
          *     * `budget_exhausted` - budget_exhausted
+         *     * `user_cap_reached` - user_cap_reached
          *     * `team_archived` - team_archived
          *     * `user_deactivated` - user_deactivated
          *     * `cluster_archived` - cluster_archived
@@ -3421,7 +3474,7 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "budget_exhausted" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "budget_exhausted" | "user_cap_reached" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
         /**
          * @description * `allow` - allow
          *     * `forbid` - forbid
@@ -7377,6 +7430,49 @@ export interface components {
             /** @description null: a user of the platform */
             organization?: string | null;
             username: string;
+        };
+        /** @description The most GPUs that a user of a team may use at once. */
+        UserCap: {
+            /** @description Whether the caller may change it */
+            readonly can_edit: boolean;
+            /** @description The most at once, in milli-GPU; null: no cap for this user */
+            cap_mgpu: number | null;
+            /** Format: uuid */
+            id: string;
+            /** @description Null: the GPUs of all pools together */
+            readonly pool: string | null;
+            team: string;
+            /** @description Username; null: the default for each user of the team */
+            readonly user: string | null;
+            /** @description The ETag is "v" and this number, quoted */
+            version: number;
+        };
+        /** @description A new cap. */
+        UserCapCreateRequest: {
+            /**
+             * Format: int64
+             * @description The most at once, in milli-GPU; null: no cap for this user
+             */
+            cap_mgpu: number | null;
+            /** @description Null: the GPUs of all pools together */
+            pool?: string | null;
+            /** @description Path of the team */
+            team: string;
+            /** @description Username; null: the default for each user of the team */
+            user?: string | null;
+        };
+        UserCapPage: {
+            items: components["schemas"]["UserCap"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A change of a cap. */
+        UserCapUpdateRequest: {
+            /**
+             * Format: int64
+             * @description The most at once, in milli-GPU; null: no cap for this user
+             */
+            cap_mgpu: number | null;
         };
         /** @description The changeable fields of a user. */
         UserChangeRequest: {
@@ -16736,6 +16832,328 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_user_caps: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a team: its caps only */
+                team?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserCapPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_user_cap: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserCapCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserCap"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_user_cap: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cap_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserCap"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_user_cap: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                cap_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_user_cap: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                cap_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserCapUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserCap"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

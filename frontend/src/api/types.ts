@@ -40,6 +40,7 @@ export type Policy = Required<Schemas["Policy"]>;
 export type InstallationPolicy = Required<Schemas["InstallationPolicy"]>;
 export type PriorityClass = Required<Schemas["PriorityClass"]>;
 export type TimeLimit = Schemas["TimeLimit"];
+export type UserCap = Schemas["UserCap"];
 export type Cycle = Schemas["Cycle"];
 export type ReplayedCycle = Schemas["ReplayedCycle"];
 export type Decision = Schemas["Decision"];

@@ -17,6 +17,7 @@ import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { formatAmount, formatWithUnit, partsOf, POLICY_WORDS, windowText } from "./amounts";
 import { BudgetDialog } from "./BudgetDialog";
+import { UserCaps } from "./UserCaps";
 import { budgetAlertsQuery, budgetsQuery } from "./queries";
 import "./budgets.css";
 
@@ -71,6 +72,11 @@ export function BudgetsPage() {
         >
           {(items) => <AlertTable alerts={items} budgets={names} />}
         </PagedCard>
+        <UserCaps
+          scope={scope}
+          teams={nodes.filter((node) => node.kind === "team" && may(session, "manage_quota", node.path))}
+          pools={pools.data ?? []}
+        />
       </div>
       {asked?.kind === "form" && (
         <BudgetDialog budget={asked.budget} nodes={nodes} pools={pools.data ?? []} onClose={close} />
@@ -123,12 +129,11 @@ function BudgetTable({
             cell: (row) => POLICY_WORDS[row.policy],
           },
           {
-            header: <span className="hide">Actions</span>,
+            header: <span className="visually-hidden">Actions</span>,
             isRight: true,
-            only: "wide",
             cell: (row) =>
               row.can_edit && (
-                <span className="inline end">
+                <span className="budget-actions">
                   <Button size="compact-sm" variant="default" aria-label={`Change ${row.name}`} onClick={() => onChange(row)}>
                     Change…
                   </Button>

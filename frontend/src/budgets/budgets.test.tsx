@@ -109,3 +109,47 @@ describe("budgets", () => {
     await waitFor(() => expect(seen).toHaveLength(1));
   });
 });
+
+describe("caps for users", () => {
+  it("are listed, and those of the reader's teams can be changed and removed", async () => {
+    const sent: unknown[] = [];
+    const noting: Override = ({ path, method, body }) => {
+      if (method !== "GET" && path.includes("/user-caps")) sent.push([method, body]);
+      return undefined;
+    };
+    const { user } = open("/budgets", { override: noting });
+    const card = within(await screen.findByRole("region", { name: "Caps for users" }));
+    const rows = within(await card.findByRole("table", { name: "Caps for users" })).getAllByRole("row").slice(1);
+    expect(rows[0]).toHaveTextContent("Each userai-company/research/nlp · all pools32");
+    expect(rows[1]).toHaveTextContent("bobai-company/research/nlp · h100no cap");
+    expect(within(rows[1] as HTMLElement).queryByRole("button")).toBeNull();
+    await user.click(card.getByRole("button", { name: "Change the cap of each user in ai-company/research/nlp" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    const most = dialog.getByRole("textbox", { name: "GPUs at once" });
+    await user.clear(most);
+    await user.type(most, "none");
+    await user.click(dialog.getByRole("button", { name: "Save" }));
+    expect(dialog.getByText("Give a number of GPUs, such as 8; for one user also none.")).toBeInTheDocument();
+    expect(await accessibilityFaults(document.body)).toEqual([]);
+    await user.clear(most);
+    await user.type(most, "4.5");
+    await user.click(dialog.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(sent).toEqual([["PATCH", { cap_mgpu: 4_500 }]]));
+  });
+
+  it("are made for one person", async () => {
+    const sent: unknown[] = [];
+    const noting: Override = ({ path, method, body }) => {
+      if (method === "POST" && path.endsWith("/user-caps")) sent.push(body);
+      return undefined;
+    };
+    const { user } = open("/budgets", { override: noting });
+    await user.click(await screen.findByRole("button", { name: "New cap…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    await user.type(dialog.getByRole("textbox", { name: "User" }), "bob");
+    await user.type(dialog.getByRole("textbox", { name: "GPUs at once" }), "none");
+    expect(dialog.getByText(/^tidegate caps set none --team .* --user bob$/)).toBeInTheDocument();
+    await user.click(dialog.getByRole("button", { name: "Set cap" }));
+    await waitFor(() => expect(sent).toMatchObject([{ user: "bob", pool: null, cap_mgpu: null }]));
+  });
+});

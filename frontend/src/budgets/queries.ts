@@ -1,6 +1,7 @@
-import { infiniteQueryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, unwrap } from "../api/client";
+import { readWhole, WHOLE_LIMIT } from "../api/queries";
 
 /** Budgets are evaluated every 30 s; an open page sees it within this time. */
 const REFRESH_MS = 60_000;
@@ -31,3 +32,12 @@ export function budgetAlertsQuery(node: string | undefined) {
     refetchInterval: REFRESH_MS,
   });
 }
+
+/** All visible caps for users. */
+export const userCapsQuery = queryOptions({
+  queryKey: ["quotas", "user-caps"],
+  queryFn: ({ signal }) =>
+    readWhole((cursor) =>
+      unwrap(client.GET("/api/v1/user-caps", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+    ),
+});

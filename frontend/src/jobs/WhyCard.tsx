@@ -245,6 +245,8 @@ const NUMBER_LABELS: Record<string, string> = {
   weight_permille: "Share of the weight",
   used_permille: "Share of recent use",
   use_factor_percent: "Use of its class counts at (%)",
+  user_cap_mgpu: "Cap of the user",
+  user_in_use_mgpu: "User in use",
   class_cap_mgpu: "Cap of the class",
   class_in_use_mgpu: "Class in use",
   victims: "Jobs being preempted",

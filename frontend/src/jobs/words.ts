@@ -111,6 +111,7 @@ const CODE_WORDS: Record<Explanation["code"], string> & Record<string, string> =
   array_limit_reached: "waiting for tasks of its array",
   begin_time: "begin time not reached",
   budget_exhausted: "budget used up",
+  user_cap_reached: "cap of its user reached",
   team_archived: "its team is archived",
   user_deactivated: "its user is deactivated",
   cluster_archived: "its cluster is archived",
@@ -126,6 +127,7 @@ export const WAITS_FOR_JOBS: ReadonlySet<string> = new Set([
   "array_limit_reached",
   "begin_time",
   "budget_exhausted",
+  "user_cap_reached",
   "team_archived",
   "user_deactivated",
   "cluster_archived",
@@ -161,6 +163,8 @@ export function withoutEstimate(
       return "Unknown: not before its team is restored.";
     case "budget_exhausted":
       return "Unknown: not before its budget has room.";
+    case "user_cap_reached":
+      return "Unknown: not before another job of its user has ended.";
     case "begin_time":
       return "Not before that time.";
     case "held_by_user":

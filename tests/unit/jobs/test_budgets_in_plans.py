@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from builders.api_callers import by_token
 from builders.budget_builders import GPU_HOUR, an_evaluated_budget
 from builders.cast import Cast, a_cast
+from builders.clocks import ClockAt
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.loop_builders import Fenced
 from builders.portal_builders import NOW, Company
@@ -24,15 +24,10 @@ pytestmark = pytest.mark.django_db
 HOUR = 3_600
 
 
-class Now:
-    def now(self) -> datetime:
-        return NOW
-
-
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     for views in (job_views, alternative_views):
-        monkeypatch.setattr(views, "SystemClock", Now)
+        monkeypatch.setattr(views, "SystemClock", lambda: ClockAt(NOW))
 
 
 @pytest.fixture
