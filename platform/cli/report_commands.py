@@ -34,8 +34,21 @@ _DIMENSIONS = (
     *("organization", "department", "team", "user", "pool", "cluster", "usage_class"),
     *("priority_class", "hour", "day", "week", "month"),
 )
+_BOTH = (
+    "Give both --start and --end, such as --start 2026-11-01 --end 2026-12-01, or neither for this "
+    "month."
+)
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        help="2026-11-01, in the organization's time zone, or 2026-11-01T00:00:00Z. Default: this "
+        "month."
+    ),
+]
+End = Annotated[str | None, typer.Option(help="End of the period, excluded.")]
+Team = Annotated[str | None, typer.Option(help="Only this path and all below it.")]
 
 
 @quota_app.command("get")
@@ -112,15 +125,9 @@ def chargeback(
     by: Annotated[
         str, typer.Option(help="One or two dimensions: " + ", ".join(_DIMENSIONS) + ".")
     ] = "team,pool",
-    start: Annotated[
-        str | None,
-        typer.Option(
-            help="2026-11-01, in the organization's time zone, or 2026-11-01T00:00:00Z. Default: "
-            "this month."
-        ),
-    ] = None,
-    end: Annotated[str | None, typer.Option(help="End of the period, excluded.")] = None,
-    team: Annotated[str | None, typer.Option(help="Only this path and all below it.")] = None,
+    start: Start = None,
+    end: End = None,
+    team: Team = None,
     organization: Annotated[
         str | None, typer.Option(help="Only this organization, by its slug.")
     ] = None,
@@ -149,10 +156,7 @@ def chargeback(
     table. Example: --by department,day --start 2026-11-01 --end 2026-12-01.
     """
     if (start is None) != (end is None):
-        raise CliError(
-            "Give both --start and --end, such as --start 2026-11-01 --end 2026-12-01, or neither "
-            "for this month."
-        )
+        raise CliError(_BOTH)
     if team is not None and organization is not None:
         raise CliError("Give --team or --organization, not both.")
     asked = {
@@ -204,6 +208,60 @@ def chargeback(
         )
     if not report["check"]["is_equal"]:
         raise CliError("The rows do not add up to the metered use. Tell an administrator.")
+
+
+@report_app.command("moves")
+def moves(
+    ctx: typer.Context,
+    start: Start = None,
+    end: End = None,
+    team: Team = None,
+    pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show what moved since the period before, such as the last month, by team.
+
+    CHANGE is the sum of PRICE, VOLUME (more or less use), CLASS (another mix of usage classes),
+    NEW and ENDED (teams with use in one period only). A period that still runs is compared with as
+    much time of the period before.
+    """
+    if (start is None) != (end is None):
+        raise CliError(_BOTH)
+    found = open_api(ctx).get(
+        "reports/chargeback/moves",
+        start=None if start is None else day_or_time(start, "--start"),
+        end=None if end is None else day_or_time(end, "--end"),
+        node=team,
+        pool=pool,
+    )
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    for place, total in enumerate(found["totals"]):
+        if place:
+            typer.echo()
+        rows = [row for row in found["rows"] if row["currency"] == total["currency"]]
+        print_table(
+            ["TEAM", f"BEFORE {total['currency'] or ''}".strip(), "AFTER", *_PARTS],
+            [
+                [name, money(row["before_nano"]), money(row["after_nano"])]
+                + [money(row[part]) for part in _PARTS.values()]
+                for name, row in [*((row["team"], row) for row in rows), ("total", total)]
+            ],
+            squeeze="TEAM",
+        )
+    before, after = found["before"], found["after"]
+    tell(f"From {before['start']} to {before['end']}, and from {after['start']} to {after['end']}.")
+
+
+_PARTS = {
+    "CHANGE": "change_nano",
+    "PRICE": "price_nano",
+    "VOLUME": "volume_nano",
+    "CLASS": "usage_class_nano",
+    "NEW": "new_nano",
+    "ENDED": "ended_nano",
+}
 
 
 def _show_currency(

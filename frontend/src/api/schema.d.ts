@@ -1958,6 +1958,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reports/chargeback/moves": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Split the change of costs since the period before into its causes
+         * @description Before a month is the month before. The parts sum exactly to the change.
+         */
+        get: operations["get_chargeback_moves"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/role-grants": {
         parameters: {
             query?: never;
@@ -5126,6 +5146,25 @@ export interface components {
          * @enum {string}
          */
         MeasureEnum: "gpu_hours" | "credits" | "money";
+        /** @description The costs of two periods, and the parts of their difference, in nano-currency. */
+        Move: {
+            after_nano: number;
+            before_nano: number;
+            /** @description The sum of the parts below */
+            change_nano: number;
+            /** @description ISO 4217; null if the organization has no rate card */
+            currency: string | null;
+            /** @description Teams without use in the second period */
+            ended_nano: number;
+            /** @description Teams without use in the first period */
+            new_nano: number;
+            /** @description Use of the second period, at its prices less those of the first */
+            price_nano: number;
+            /** @description Another mix of usage classes */
+            usage_class_nano: number;
+            /** @description More or less use, at the mean price of the first period */
+            volume_nano: number;
+        };
         /** @description The changes by a move. */
         MovePreview: {
             /** @description Clusters with limits of their own: push quotas to them after the move */
@@ -5191,6 +5230,18 @@ export interface components {
             /** @description Slugs from the organization down: `ai-company/research` */
             path: string;
             slug: string;
+        };
+        /** @description The change of costs since the period before. A moved team is ended there and new here. */
+        Moves: {
+            after: components["schemas"]["Span"];
+            /** Format: date-time */
+            as_of: string;
+            before: components["schemas"]["Span"];
+            /** @description Largest change first */
+            rows: components["schemas"]["TeamMove"][];
+            time_zone: string;
+            /** @description One item for each currency */
+            totals: components["schemas"]["Move"][];
         };
         /** @description A job. Its members are null where the caller may not see it. */
         NamedJob: {
@@ -7046,6 +7097,13 @@ export interface components {
             mgpu: number;
             node: string;
         };
+        /** @description A period. */
+        Span: {
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            start: string;
+        };
         /**
          * @description * `credits_then_fair_share` - credits_then_fair_share
          *     * `fair_share_then_credits` - fair_share_then_credits
@@ -7286,6 +7344,27 @@ export interface components {
             /** @description At `until` */
             use_before_mgpu: number;
             use_now_mgpu: number;
+        };
+        /** @description The change of a team's cost. */
+        TeamMove: {
+            after_nano: number;
+            before_nano: number;
+            /** @description The sum of the parts below */
+            change_nano: number;
+            /** @description ISO 4217; null if the organization has no rate card */
+            currency: string | null;
+            /** @description Teams without use in the second period */
+            ended_nano: number;
+            /** @description Teams without use in the first period */
+            new_nano: number;
+            /** @description Use of the second period, at its prices less those of the first */
+            price_nano: number;
+            /** @description Path of the team at the time of use */
+            team: string;
+            /** @description Another mix of usage classes */
+            usage_class_nano: number;
+            /** @description More or less use, at the mean price of the first period */
+            volume_nano: number;
         };
         /** @description The time limits of one owner: a pool, a node of the tree, or a priority class. */
         TimeLimit: {
@@ -14890,6 +14969,76 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ChargebackJobPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_chargeback_moves: {
+        parameters: {
+            query?: {
+                /** @description Count running jobs until this time. Default: now */
+                as_of?: string;
+                /** @description Only use of this cluster */
+                cluster?: string;
+                /** @description End, excluded; at most 400 days after start */
+                end?: string;
+                /** @description Only the node with this path, and below it */
+                node?: string;
+                /** @description Only this pool */
+                pool?: string;
+                /** @description Only use of this priority class */
+                priority_class?: string;
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
+                start?: string;
+                /** @description Only this usage class */
+                usage_class?: "borrowed" | "fault" | "guaranteed" | "unpaid";
+                /** @description Only use of this username */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Moves"];
                 };
             };
             400: {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rest_framework import serializers
@@ -16,7 +17,9 @@ from billing.api.serializers import (
     report_sums_body,
     utc_text,
 )
+from billing.periods import Period
 from chargeback.dimensions import Dimension
+from chargeback.moves import Move, Moves
 from chargeback.reports import GroupedReport
 from webapi.serializers import DEVICE_HELP, DEVICES
 
@@ -104,3 +107,68 @@ class GroupedReportSerializer(serializers.Serializer[Any]):
             "corrections": CorrectionSerializer(instance.corrections, many=True).data,
             "priced_at": None if instance.priced_at is None else utc_text(instance.priced_at),
         }
+
+
+class MoveSerializer(serializers.Serializer[Any]):
+    """The costs of two periods, and the parts of their difference, in nano-currency."""
+
+    before_nano = serializers.IntegerField()
+    after_nano = serializers.IntegerField()
+    change_nano = serializers.IntegerField(help_text="The sum of the parts below")
+    price_nano = serializers.IntegerField(
+        help_text="Use of the second period, at its prices less those of the first"
+    )
+    volume_nano = serializers.IntegerField(
+        help_text="More or less use, at the mean price of the first period"
+    )
+    usage_class_nano = serializers.IntegerField(help_text="Another mix of usage classes")
+    new_nano = serializers.IntegerField(help_text="Teams without use in the first period")
+    ended_nano = serializers.IntegerField(help_text="Teams without use in the second period")
+    currency = serializers.CharField(
+        allow_null=True, help_text="ISO 4217; null if the organization has no rate card"
+    )
+
+
+class TeamMoveSerializer(MoveSerializer):
+    """The change of a team's cost."""
+
+    team = serializers.CharField(help_text="Path of the team at the time of use")
+
+
+class SpanSerializer(serializers.Serializer[Period]):
+    """A period."""
+
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField()
+
+
+class MovesSerializer(serializers.Serializer[Any]):
+    """The change of costs since the period before. A moved team is ended there and new here."""
+
+    before = SpanSerializer()
+    after = SpanSerializer()
+    as_of = serializers.DateTimeField()
+    time_zone = serializers.CharField()
+    rows = TeamMoveSerializer(many=True, help_text="Largest change first")
+    totals = MoveSerializer(many=True, help_text="One item for each currency")
+
+    def to_representation(self, instance: Moves) -> dict[str, Any]:
+        """Return the moves in the form of the API."""
+        return {
+            "before": SpanSerializer(instance.before).data,
+            "after": SpanSerializer(instance.after).data,
+            "as_of": utc_text(instance.after.as_of),
+            "time_zone": instance.time_zone,
+            "rows": [
+                {"team": row.team, "currency": row.currency, **_move_body(row.move)}
+                for row in instance.rows
+            ],
+            "totals": [
+                {"currency": currency, **_move_body(move)}
+                for currency, move in instance.totals.items()
+            ],
+        }
+
+
+def _move_body(move: Move) -> dict[str, int]:
+    return {**asdict(move), "change_nano": move.change_nano}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from chargeback.api.job_views import ChargebackJobs
-from chargeback.api.views import ChargebackGroups
+from chargeback.api.views import ChargebackGroups, ChargebackMoves
 
 urlpatterns: list[URLPattern] = [
     path("reports/chargeback/groups", ChargebackGroups.as_view()),
     path("reports/chargeback/jobs", ChargebackJobs.as_view()),
+    path("reports/chargeback/moves", ChargebackMoves.as_view()),
 ]

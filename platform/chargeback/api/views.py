@@ -12,9 +12,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chargeback.api.parameters import NarrowedParameters
-from chargeback.api.serializers import GroupedReportSerializer
+from chargeback.api.serializers import GroupedReportSerializer, MovesSerializer
 from chargeback.dimensions import Dimension
 from chargeback.group_csv import csv_lines, file_name
+from chargeback.moves import moves_between
 from chargeback.reports import grouped_report
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
@@ -77,3 +78,25 @@ class ChargebackGroups(APIView):
                 headers={"Content-Disposition": f'attachment; filename="{name}"'},
             )
         return Response(GroupedReportSerializer(report).data)
+
+
+class ChargebackMoves(APIView):
+    """The change of costs since the period before."""
+
+    @extend_schema(
+        operation_id="get_chargeback_moves",
+        summary="Split the change of costs since the period before into its causes",
+        description="Before a month is the month before. The parts sum exactly to the change.",
+        parameters=NarrowedParameters.in_openapi(),
+        responses=answers({200: MovesSerializer}, 403, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """Get what moved."""
+        asked = NarrowedParameters.read(request)
+        found = moves_between(
+            actor=actor_from(request),
+            asked=asked.asked,
+            narrowed=asked.narrowed,
+            now=SystemClock().now(),
+        )
+        return Response(MovesSerializer(found).data)

@@ -260,6 +260,35 @@ def test_a_report_that_does_not_add_up_fails(server: Server) -> None:
     assert server.run("report", "chargeback", *period).exit_code == 2
 
 
+def test_what_moved_since_the_period_before(server: Server) -> None:
+    nothing = dict.fromkeys(("price_nano", "usage_class_nano", "new_nano", "ended_nano"), 0)
+    move = {
+        **nothing,
+        "before_nano": 2_000_000_000,
+        "after_nano": 500_000_000,
+        "change_nano": -1_500_000_000,
+        "volume_nano": -1_500_000_000,
+        "currency": "EUR",
+    }
+    server.routes["GET reports/chargeback/moves"] = {
+        "before": {"start": "2026-10-01T00:00:00Z", "end": "2026-11-01T00:00:00Z"},
+        "after": {"start": "2026-11-01T00:00:00Z", "end": "2026-12-01T00:00:00Z"},
+        "rows": [{**move, "team": NLP}],
+        "totals": [move],
+    }
+    ran = server.run("report", "moves", "--start", "2026-11-01", "--end", "2026-12-01")
+    assert dict(server.requests[0].url.params) == {"start": "2026-11-01", "end": "2026-12-01"}
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["TEAM", "BEFORE", "EUR", "AFTER", "CHANGE", "PRICE", "VOLUME", "CLASS", "NEW", "ENDED"],
+        [NLP, "2.00", "0.50", "-1.50", "0.00", "-1.50", "0.00", "0.00", "0.00"],
+        ["total", "2.00", "0.50", "-1.50", "0.00", "-1.50", "0.00", "0.00", "0.00"],
+    ]
+    assert ran.err == (
+        "From 2026-10-01T00:00:00Z to 2026-11-01T00:00:00Z, and from 2026-11-01T00:00:00Z to "
+        "2026-12-01T00:00:00Z.\n"
+    )
+
+
 BEHIND = "report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01", "--jobs"
 
 
