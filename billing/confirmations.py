@@ -78,7 +78,4 @@ def _of_cluster(
 
 
 def _is_confirmed(row: Reconciliation, *, is_red: bool) -> bool:
-    is_whole = row.until is not None and row.until >= start_of(row.day) + _DAY
-    if row.status not in (ReconciliationStatus.GREEN, ReconciliationStatus.RED):
-        return False
-    return is_whole and (not is_red or row.acknowledged_at is not None)
+    return row.is_whole and (not is_red or row.acknowledged_at is not None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, time, timedelta
+
 from django.db import models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
@@ -26,9 +28,9 @@ class Reconciliation(models.Model):
 
     `as_of` is the cluster's time at the comparison, and `until` the end of the compared part of the
     day. Both are empty before the first comparison. A failed comparison keeps the numbers and sets
-    `status` and `message`. `request_id` is the open request. `next_at` is the time of the next
-    automatic request. `green_at` is when the meter was last read for a comparison of the whole day
-    that was green.
+    `message`, and `status` if the day was not compared as a whole before. `request_id` is the open
+    request. `next_at` is the time of the next automatic request. `green_at` is when the meter was
+    last read for a comparison of the whole day that was green.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -81,6 +83,12 @@ class Reconciliation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.cluster_id} on {self.day}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the whole day was compared."""
+        end = datetime.combine(self.day, time(), UTC) + timedelta(days=1)
+        return self.until is not None and self.until >= end
 
 
 class ReconciledAccount(models.Model):

@@ -280,12 +280,15 @@ def store_failure(
 ) -> None:
     """Store that the account was not available, or not yet. It is requested again later.
 
-    Results of an earlier comparison stay, with their time. Must run behind the caller's fence.
+    Results of an earlier comparison stay, with their time. If that was of the whole day, its status
+    stays, too: a cluster that is away takes back no confirmation. Must run behind the caller's
+    fence.
     """
     row = _asked_for(request_id)
     if row is None:
         return
-    row.status = status
+    if not row.is_whole:
+        row.status = status
     row.message = message[:_MESSAGE_LENGTH_MAX]
     row.next_at = _again(row, now)
     _answer(row, now)
@@ -405,7 +408,7 @@ class DayView:
     @property
     def is_complete(self) -> bool:
         """Return whether the whole day was compared."""
-        return self.row.until is not None and self.row.until >= start_of(self.row.day) + _DAY
+        return self.row.is_whole
 
 
 def visible_days(actor: Actor, *, whole: bool = False) -> QuerySet[Reconciliation]:

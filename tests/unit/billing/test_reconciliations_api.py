@@ -196,7 +196,7 @@ def test_a_failure_leaves_what_was_found_before() -> None:
     assert row.request_id is not None
     store_failure(row.request_id, ReconciliationStatus.UNAVAILABLE, "no database", now=NOW)
     row.refresh_from_db()
-    assert (row.status, row.message, row.as_of) == ("unavailable", "no database", NOW)
+    assert (row.status, row.message, row.as_of) == ("red", "no database", NOW)
     assert row.next_at == NOW + timedelta(minutes=30)
     assert row.accounts.count() == 3
 
