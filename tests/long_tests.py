@@ -12,6 +12,7 @@ LONG_FILES = tuple(
         "e2e/test_accessibility.py",
         "slurm/test_slurm_unanswering.py",
         "e2e/test_faults.py",
+        "e2e/test_month_story.py",
         "conformance/test_connector_conformance.py",
         "kube/test_kube_unlabelled.py",
         "integration/test_embedded_servers.py",

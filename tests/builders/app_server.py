@@ -23,7 +23,7 @@ def serving() -> Iterator[str]:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(
-        uvicorn.Config(get_asgi_application(), log_level="warning", lifespan="off")
+        uvicorn.Config(get_asgi_application(), log_level="warning", lifespan="off", ws="none")
     )
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()

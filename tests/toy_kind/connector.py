@@ -105,7 +105,7 @@ class ToyConnector:
     def submit(self, workload: Workload, *, is_first: bool = False) -> str:
         """See the protocol. The workload runs at once."""
         check_workload(workload)
-        self._cluster().runs.setdefault(workload.key, ToyRun(workload, now_s()))
+        self.cluster().runs.setdefault(workload.key, ToyRun(workload, now_s()))
         return workload.key
 
     def release(self, key: str, native_id: str) -> None:
@@ -116,7 +116,7 @@ class ToyConnector:
 
     def observe(self) -> Listing:
         """See the protocol."""
-        runs = self._cluster().runs
+        runs = self.cluster().runs
         return Listing(now_s(), {key: _observation(key, run) for key, run in runs.items()})
 
     def find_ended(self, key: str, native_id: str) -> Observation | None:
@@ -128,14 +128,14 @@ class ToyConnector:
 
     def stop(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol."""
-        self._cluster().end(key, Outcome.STOPPED)
+        self.cluster().end(key, Outcome.STOPPED)
 
     def set_time_limit(self, key: str, time_limit_s: int, *, native_id: str | None = None) -> None:
         """See the protocol. Toy clusters end nothing at a limit."""
 
     def inventory(self) -> Inventory:
         """See the protocol."""
-        cluster = self._cluster()
+        cluster = self.cluster()
         nodes = tuple(
             NodeCapacity(f"toy-{n}", cluster.pool, self._options.gpus_per_node * 1000, True, "up")
             for n in range(cluster.node_count)
@@ -157,9 +157,10 @@ class ToyConnector:
 
     def forget(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol."""
-        self._cluster().runs.pop(key, None)
+        self.cluster().runs.pop(key, None)
 
-    def _cluster(self) -> ToyCluster:
+    def cluster(self) -> ToyCluster:
+        """The cluster. Raises ClusterUnavailable while nothing answers."""
         found = CLUSTERS.get(self._options.address)
         if found is None:
             raise ClusterUnavailable(f"No cluster answers at {self._options.address}.")
