@@ -7,10 +7,10 @@ pool see the unused part of their own guarantee.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from billing.periods import Period
@@ -217,18 +217,24 @@ FROM levels GROUP BY pool_id
 """
 
 
-def _unused(
-    organizations: Sequence[UUID], pools: Sequence[Pool], period: Period
-) -> dict[UUID, tuple[int, int]]:
-    """Return the guarantee of the organizations by pool, and its unused part."""
-    since_s, until_s = int(period.start.timestamp()), int(period.until.timestamp())
-    if since_s >= until_s:
-        return {}
-    of: list[UUID] = []
-    in_pools: list[UUID] = []
-    at_s: list[int] = []
-    changes: list[int] = []
-    quotas = Quota.objects.filter(node_id__in=organizations, pool__in=pools)
+class GuaranteeStep(NamedTuple):
+    """A change of the guarantee of a node in a pool, in milli-GPU, at an epoch second."""
+
+    node: UUID
+    pool: UUID
+    at_s: int
+    change_mgpu: int
+
+
+def guarantee_steps(
+    nodes: Collection[UUID], pools: Collection[UUID], period: Period
+) -> list[GuaranteeStep]:
+    """Return the guarantees of the nodes as steps of the period. Two queries.
+
+    The first step has the guarantee at the period's start.
+    """
+    since_s = int(period.start.timestamp())
+    quotas = Quota.objects.filter(node_id__in=nodes, pool_id__in=pools)
     history: dict[UUID, list[tuple[int, int]]] = {}
     for quota_id, at, after in (
         QuotaChange.objects.filter(quota__in=quotas, at__lt=period.until)
@@ -237,14 +243,24 @@ def _unused(
     ):
         step = max(since_s, int(at.timestamp())), int(after["guaranteed_mgpu"])
         history.setdefault(quota_id, []).append(step)
+    steps = []
     for quota in quotas:
         before_mgpu = 0
         for moment_s, guaranteed_mgpu in history.get(quota.pk, []):
-            of.append(quota.node_id)
-            in_pools.append(quota.pool_id)
-            at_s.append(moment_s)
-            changes.append(guaranteed_mgpu - before_mgpu)
+            change_mgpu = guaranteed_mgpu - before_mgpu
+            steps.append(GuaranteeStep(quota.node_id, quota.pool_id, moment_s, change_mgpu))
             before_mgpu = guaranteed_mgpu
+    return steps
+
+
+def _unused(
+    organizations: Sequence[UUID], pools: Sequence[Pool], period: Period
+) -> dict[UUID, tuple[int, int]]:
+    """Return the guarantee of the organizations by pool, and its unused part."""
+    since_s, until_s = int(period.start.timestamp()), int(period.until.timestamp())
+    if since_s >= until_s:
+        return {}
+    steps = guarantee_steps(organizations, [pool.pk for pool in pools], period)
     rows = rows_of(
         _UNUSED,
         {
@@ -253,10 +269,10 @@ def _unused(
             "since_at": period.start,
             "until_at": period.until,
             "until_s": until_s,
-            "of": of,
-            "in_pools": in_pools,
-            "at_s": at_s,
-            "changes": changes,
+            "of": [step.node for step in steps],
+            "in_pools": [step.pool for step in steps],
+            "at_s": [step.at_s for step in steps],
+            "changes": [step.change_mgpu for step in steps],
         },
     )
     return {pool: (int(guaranteed), int(unused)) for pool, guaranteed, unused in rows}

@@ -254,6 +254,71 @@ def moves(
     tell(f"From {before['start']} to {before['end']}, and from {after['start']} to {after['end']}.")
 
 
+@report_app.command("idle")
+def idle(
+    ctx: typer.Context,
+    share: Annotated[
+        str, typer.Option(help="Share out idle time among teams: none, by_guarantee or by_usage.")
+    ] = "none",
+    start: Start = None,
+    end: End = None,
+    pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show idle and spare GPUs of a period. With --share, also the share of each team.
+
+    IDLE is unused capacity inside of unused guarantees, SPARE the rest of the unused capacity.
+    OUTSIDE was used by workloads of no team. Nodes that are down have no capacity. The shares of a
+    pool and its idle account sum to zero.
+    """
+    if (start is None) != (end is None):
+        raise CliError(_BOTH)
+    found = open_api(ctx).get(
+        "reports/chargeback/idle",
+        share=share,
+        start=None if start is None else day_or_time(start, "--start"),
+        end=None if end is None else day_or_time(end, "--end"),
+        pool=pool,
+    )
+    if output is not Format.TABLE:
+        print_data(found, output)
+        return
+    if not found["pools"]:
+        tell("There is no pool whose idle time you may see: it would reveal the use of others.")
+        return
+    devices = Devices(each["device"] for each in found["pools"])
+    print_table(
+        ["POOL", *_IDLE],
+        [
+            [each["pool"], *(devices.hours(each[name], each["device"]) for name in _IDLE.values())]
+            for each in found["pools"]
+        ],
+        squeeze="POOL",
+    )
+    if found["rows"]:
+        typer.echo()
+        print_table(
+            ["POOL", "TEAM", devices.hours_head],
+            [
+                [
+                    row["pool"],
+                    row["team"] or "(idle account)",
+                    devices.hours(row["mgpu_s"], row["device"]),
+                ]
+                for row in found["rows"]
+            ],
+            squeeze="TEAM",
+        )
+    tell(f"{devices.hours_words} from {found['start']} to {found['end']}.")
+
+
+_IDLE = {
+    "CAPACITY": "capacity_mgpu_s",
+    "IN USE": "in_use_mgpu_s",
+    "OUTSIDE": "outside_mgpu_s",
+    "IDLE": "idle_mgpu_s",
+    "SPARE": "spare_mgpu_s",
+}
 _PARTS = {
     "CHANGE": "change_nano",
     "PRICE": "price_nano",

@@ -418,6 +418,9 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "reports/chargeback/groups"): a_case(
         "401 200 200 200 200 200 403 200 200 403 200", query=DAY
     ),
+    ("GET", "reports/chargeback/idle"): a_case(
+        "401 200 200 200 200 200 403 200 200 403 200", query=DAY
+    ),
     ("GET", "reports/chargeback/moves"): a_case(
         "401 200 200 200 200 200 403 200 200 403 200", query=DAY
     ),

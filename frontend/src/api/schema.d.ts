@@ -1938,6 +1938,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/reports/chargeback/idle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get idle and spare GPUs of a period, and share them out among teams
+         * @description Only of pools whose capacity reveals nothing about other organizations' use.
+         */
+        get: operations["get_chargeback_idle"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/reports/chargeback/jobs": {
         parameters: {
             query?: never;
@@ -4335,6 +4355,55 @@ export interface components {
             /** @description Sum over all rows. Each job counts once */
             totals: components["schemas"]["ReportTotals"];
             totals_by_device: components["schemas"]["ReportDeviceTotals"][];
+        };
+        /** @description Idle and spare GPUs of the pools whose capacity the caller may see. */
+        Idle: {
+            /** Format: date-time */
+            as_of: string;
+            /** Format: date-time */
+            end: string;
+            pools: components["schemas"]["IdlePool"][];
+            rows: components["schemas"]["IdleRow"][];
+            share: components["schemas"]["ShareEnum"];
+            /** Format: date-time */
+            start: string;
+            time_zone: string;
+        };
+        /** @description The healthy capacity of a pool. Capacity + over = in use + outside + idle + spare. */
+        IdlePool: {
+            /** @description Nodes that are down have none */
+            capacity_mgpu_s: number;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Unused, inside of unused guarantees */
+            idle_mgpu_s: number;
+            in_use_mgpu_s: number;
+            /** @description Used by workloads of no team */
+            outside_mgpu_s: number;
+            /** @description Used on nodes that did not count as healthy */
+            over_mgpu_s: number;
+            pool: string;
+            /** @description Unused, and guaranteed to nobody */
+            spare_mgpu_s: number;
+        };
+        /** @description A team's share of the idle time of a pool. The rows of a pool sum to zero. */
+        IdleRow: {
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            mgpu_s: number;
+            pool: string;
+            /** @description Path of the team; null: the idle account, which is negative */
+            team: string | null;
         };
         /** @description A role on the moved node that is inherited from a node above it. */
         InheritedRole: {
@@ -7087,6 +7156,13 @@ export interface components {
             organization: components["schemas"]["SessionOrganization"] | null;
             username: string;
         };
+        /**
+         * @description * `none` - none
+         *     * `by_guarantee` - by_guarantee
+         *     * `by_usage` - by_usage
+         * @enum {string}
+         */
+        ShareEnum: "none" | "by_guarantee" | "by_usage";
         /** @description Login and password. */
         SigningInRequest: {
             login: string;
@@ -14895,6 +14971,68 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["GroupedReport"];
                     "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_chargeback_idle: {
+        parameters: {
+            query?: {
+                /** @description Count running jobs until this time. Default: now */
+                as_of?: string;
+                /** @description End, excluded; at most 400 days after start */
+                end?: string;
+                /** @description Only this pool */
+                pool?: string;
+                /** @description How idle time is shared out among teams */
+                share?: "by_guarantee" | "by_usage" | "none";
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
+                start?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Idle"];
                 };
             };
             400: {

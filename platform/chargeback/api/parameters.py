@@ -10,8 +10,8 @@ from chargeback.reports import Asked, Narrowed
 from webapi.parameters import Parameters, choice, day_or_time, text, time
 
 
-class NarrowedParameters(Parameters):
-    """The period of a report, and the part of all use that it covers."""
+class PeriodParameters(Parameters):
+    """The period of a report, and its pool."""
 
     start: date | datetime | None = day_or_time(
         "2026-11-01, its midnight in the organization's time zone, or a time with an offset. "
@@ -21,17 +21,22 @@ class NarrowedParameters(Parameters):
     as_of: datetime | None = time(
         "Count running jobs until this time. Default: now", is_in_seconds=True
     )
-    node: str | None = text("Only the node with this path, and below it")
     pool: str | None = text("Only this pool")
-    user: str | None = text("Only use of this username")
-    cluster: str | None = text("Only use of this cluster")
-    priority_class: str | None = text("Only use of this priority class")
-    usage_class: str | None = choice(UsageClass, "Only this usage class")
 
     @property
     def asked(self) -> Asked:
         """The period as it was asked for."""
         return Asked(self.start, self.end, self.as_of)
+
+
+class NarrowedParameters(PeriodParameters):
+    """The period of a report, and the part of all use that it covers."""
+
+    node: str | None = text("Only the node with this path, and below it")
+    user: str | None = text("Only use of this username")
+    cluster: str | None = text("Only use of this cluster")
+    priority_class: str | None = text("Only use of this priority class")
+    usage_class: str | None = choice(UsageClass, "Only this usage class")
 
     @property
     def narrowed(self) -> Narrowed:

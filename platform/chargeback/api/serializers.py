@@ -19,6 +19,7 @@ from billing.api.serializers import (
 )
 from billing.periods import Period
 from chargeback.dimensions import Dimension
+from chargeback.idle import Share
 from chargeback.moves import Move, Moves
 from chargeback.reports import GroupedReport
 from webapi.serializers import DEVICE_HELP, DEVICES
@@ -172,3 +173,39 @@ class MovesSerializer(serializers.Serializer[Any]):
 
 def _move_body(move: Move) -> dict[str, int]:
     return {**asdict(move), "change_nano": move.change_nano}
+
+
+class IdlePoolSerializer(serializers.Serializer[Any]):
+    """The healthy capacity of a pool. Capacity + over = in use + outside + idle + spare."""
+
+    pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+    capacity_mgpu_s = serializers.IntegerField(help_text="Nodes that are down have none")
+    in_use_mgpu_s = serializers.IntegerField()
+    outside_mgpu_s = serializers.IntegerField(help_text="Used by workloads of no team")
+    over_mgpu_s = serializers.IntegerField(help_text="Used on nodes that did not count as healthy")
+    idle_mgpu_s = serializers.IntegerField(help_text="Unused, inside of unused guarantees")
+    spare_mgpu_s = serializers.IntegerField(help_text="Unused, and guaranteed to nobody")
+
+
+class IdleRowSerializer(serializers.Serializer[Any]):
+    """A team's share of the idle time of a pool. The rows of a pool sum to zero."""
+
+    pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+    team = serializers.CharField(
+        allow_null=True, help_text="Path of the team; null: the idle account, which is negative"
+    )
+    mgpu_s = serializers.IntegerField()
+
+
+class IdleSerializer(serializers.Serializer[Any]):
+    """Idle and spare GPUs of the pools whose capacity the caller may see."""
+
+    start = serializers.DateTimeField(source="period.start")
+    end = serializers.DateTimeField(source="period.end")
+    as_of = serializers.DateTimeField(source="period.as_of")
+    time_zone = serializers.CharField()
+    share = serializers.ChoiceField(choices=[*Share])
+    pools = IdlePoolSerializer(many=True)
+    rows = IdleRowSerializer(many=True)

@@ -11,10 +11,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from chargeback.api.parameters import NarrowedParameters
-from chargeback.api.serializers import GroupedReportSerializer, MovesSerializer
+from chargeback.api.parameters import NarrowedParameters, PeriodParameters
+from chargeback.api.serializers import GroupedReportSerializer, IdleSerializer, MovesSerializer
 from chargeback.dimensions import Dimension
 from chargeback.group_csv import csv_lines, file_name
+from chargeback.idle import Share, idle_between
 from chargeback.moves import moves_between
 from chargeback.reports import grouped_report
 from primitives.clock import SystemClock
@@ -100,3 +101,32 @@ class ChargebackMoves(APIView):
             now=SystemClock().now(),
         )
         return Response(MovesSerializer(found).data)
+
+
+class IdleParameters(PeriodParameters):
+    """The period of idle time, and its share-out."""
+
+    share: str = choice(Share, "How idle time is shared out among teams", default=Share.NONE)
+
+
+class ChargebackIdle(APIView):
+    """Idle and spare GPUs of a period."""
+
+    @extend_schema(
+        operation_id="get_chargeback_idle",
+        summary="Get idle and spare GPUs of a period, and share them out among teams",
+        description="Only of pools whose capacity reveals nothing about other organizations' use.",
+        parameters=IdleParameters.in_openapi(),
+        responses=answers({200: IdleSerializer}, 403, 404),
+    )
+    def get(self, request: Request) -> Response:
+        """Get idle time."""
+        asked = IdleParameters.read(request)
+        found = idle_between(
+            actor=actor_from(request),
+            asked=asked.asked,
+            share=Share(asked.share),
+            pool_name=asked.pool,
+            now=SystemClock().now(),
+        )
+        return Response(IdleSerializer(found).data)

@@ -289,6 +289,34 @@ def test_what_moved_since_the_period_before(server: Server) -> None:
     )
 
 
+def test_idle_and_its_shares(server: Server) -> None:
+    pool = {"pool": "h100", "device": "gpu"}
+    hours = {"capacity": 8, "in_use": 3, "outside": 1, "over": 0, "idle": 3, "spare": 1}
+    found = {
+        "start": "2026-11-01T00:00:00Z",
+        "end": "2026-11-02T00:00:00Z",
+        "pools": [{**pool, **{f"{name}_mgpu_s": n * 3_600_000 for name, n in hours.items()}}],
+        "rows": [
+            {**pool, "team": NLP, "mgpu_s": 10_800_000},
+            {**pool, "team": None, "mgpu_s": -10_800_000},
+        ],
+    }
+    server.routes["GET reports/chargeback/idle"] = found
+    ran = server.run("report", "idle", "--share", "by_usage", "--pool", "h100")
+    assert dict(server.requests[0].url.params) == {"share": "by_usage", "pool": "h100"}
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["POOL", "CAPACITY", "IN", "USE", "OUTSIDE", "IDLE", "SPARE"],
+        ["h100", "8.000", "3.000", "1.000", "3.000", "1.000"],
+        [],
+        ["POOL", "TEAM", "GPU-HOURS"],
+        ["h100", NLP, "3.000"],
+        ["h100", "(idle", "account)", "-3.000"],
+    ]
+    assert ran.err == "GPU-hours from 2026-11-01T00:00:00Z to 2026-11-02T00:00:00Z.\n"
+    server.routes["GET reports/chargeback/idle"] = {**found, "pools": [], "rows": []}
+    assert "no pool whose idle time you may see" in server.run("report", "idle").err
+
+
 BEHIND = "report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01", "--jobs"
 
 
