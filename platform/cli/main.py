@@ -11,6 +11,7 @@ from __future__ import annotations
 import typer
 
 from cli import account_commands, fleet_commands, job_commands, people_commands
+from cli.adjustment_commands import adjustments_app, disputes_app
 from cli.audit_command import audit
 from cli.budget_commands import budgets_app
 from cli.cap_commands import caps_app
@@ -78,6 +79,8 @@ app.add_typer(export_app, name="export")
 app.add_typer(focus_app, name="focus")
 app.command()(reconciliation)
 app.add_typer(periods_app, name="periods")
+app.add_typer(adjustments_app, name="adjustments")
+app.add_typer(disputes_app, name="disputes")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")

@@ -33,6 +33,7 @@ app.conf.beat_schedule = {
     "check-ledgers": _every(86_400.0, "ledger.tasks.check_ledgers"),
     "evaluate-budgets": _every(30.0, "budgets.tasks.evaluate_budgets"),
     "settle-credits": _every(60.0, "bank.tasks.settle_credits"),
+    "expire-adjustments": _every(600.0, "adjustments.tasks.expire_undecided"),
     "write-export": _every(5.0, "exports.tasks.write_export"),
     "audit-charges": _every(86_400.0, "exports.tasks.audit_charges"),
     "drop-old-exports": _every(3600.0, "exports.tasks.drop_old_exports"),

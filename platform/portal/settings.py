@@ -170,6 +170,7 @@ INSTALLED_APPS = [
     "budgets",
     "billing",
     "exports",
+    "adjustments",
     "periods",
     "jobs",
     "portal",

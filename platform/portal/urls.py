@@ -14,6 +14,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("bank.api.urls")),
     path("api/v1/", include("exports.api.urls")),
     path("api/v1/", include("budgets.api.urls")),
+    path("api/v1/", include("adjustments.api.urls")),
     path("api/v1/", include("periods.api.urls")),
     path("api/v1/", include("chargeback.api.urls")),
     path("api/v1/", include("jobs.api.urls")),

@@ -10,6 +10,9 @@ from primitives.errors import Conflict
 
 #: Words for the rows of each model that can refer to another row.
 _WORDS = {
+    "adjustments.adjustment": "adjustments of charges",
+    "adjustments.adjustmentpolicy": "a threshold for adjustments",
+    "adjustments.dispute": "disputes about charges",
     "bank.creditbank": "a credit bank",
     "bank.creditlot": "credits",
     "bank.creditnotice": "notices about credits",

@@ -13,8 +13,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from arbiter.api.plan import Plan
 from arbiter.api.policy import Policy
 from billing.reconciliation_models import Reconciliation
+from builders.adjustment_builders import a_pending_adjustment, an_open_dispute
 from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
-from builders.billing_builders import a_rate_card
+from builders.billing_builders import a_grant_of, a_rate_card, register_attempt
 from builders.budget_builders import an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.credit_builders import a_pending_transfer
@@ -128,6 +129,11 @@ def a_world() -> World:
         "array_id": an_array(company, cast.bob).pk,
         "schedule_id": a_schedule(company, cast.bob).pk,
         "cycle_id": a_recorded_cycle().pk,
+        "adjustment_id": a_pending_adjustment(company, cast.finance, FAR_AHEAD).pk,
+        "dispute_id": an_open_dispute(
+            company, register_attempt(a_grant_of(cast.nlp, user=cast.bob), now=NOW), cast.nlp_lead
+        ).pk,
+        "attempt": register_attempt(a_grant_of(cast.nlp, user=cast.bob), now=NOW).pk,
         "transfer_id": a_pending_transfer(company, cast.research_admin).pk,
         "card_id": card.pk,
         "cap_id": UserCap.objects.create(team=cast.nlp, cap_mgpu=8_000).pk,

@@ -451,6 +451,34 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "organizations/<uuid:organization_id>/periods/<str:month>/close"): a_case(
         "401 404 404 404 404 404 404 404 403 404 404", {"reason": "known"}
     ),
+    # Adjustments and disputes of nlp. Finance asked for the one, and the lead opened the other.
+    ("GET", "adjustments"): a_case(CUT_TO_ALL),
+    ("POST", "adjustments"): a_case(
+        "401 201 201 403 403 403 403 201 403 403 404",
+        {"team": "ai-company/research/nlp", "amount_nano": 5, "reason": "storage"},
+    ),
+    ("POST", "adjustments/<uuid:adjustment_id>/approve"): a_case(
+        "401 200 200 403 404 403 404 403 403 404 404", {}
+    ),
+    ("POST", "adjustments/<uuid:adjustment_id>/reject"): a_case(
+        "401 200 200 403 404 403 404 200 403 404 404", {"note": "twice"}
+    ),
+    ("GET", "disputes"): a_case(CUT_TO_ALL),
+    # The attempt of bob was never used: who may dispute it is told so.
+    ("POST", "disputes"): a_case(
+        "401 409 409 409 404 409 409 404 404 404 404",
+        lambda world: {"attempt": str(world.ids["attempt"]), "reason": "broken"},
+    ),
+    ("POST", "disputes/<uuid:dispute_id>/accept"): a_case(
+        "401 200 200 403 404 403 404 200 403 404 404", {}
+    ),
+    ("POST", "disputes/<uuid:dispute_id>/decline"): a_case(
+        "401 200 200 403 404 200 404 200 403 404 404", {"note": "it was fine"}
+    ),
+    ("GET", "organizations/<uuid:organization_id>/adjustment-policy"): a_case(MEMBERS),
+    ("PATCH", "organizations/<uuid:organization_id>/adjustment-policy"): a_case(
+        "401 200 200 403 403 403 403 200 403 403 404", {"threshold_nano": 5}, If_Match='"v1"'
+    ),
     ("GET", "rate-cards"): a_case(CUT_TO_ALL),
     # There is one already: who may make one is told of the conflict.
     ("POST", "rate-cards"): a_case(

@@ -4,6 +4,70 @@
  */
 
 export interface paths {
+    "/api/v1/adjustments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List adjustments, newest first
+         * @description List adjustments, newest first.
+         */
+        get: operations["list_adjustments"];
+        put?: never;
+        /**
+         * Charge or credit a team beside its use
+         * @description Up to the threshold of the organization it counts at once. Above it, a second person with finance rights approves it within 7 days. The month must not be closed.
+         */
+        post: operations["add_adjustment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/adjustments/{adjustment_id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve a pending adjustment
+         * @description Repeating it changes nothing.
+         */
+        post: operations["approve_adjustment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/adjustments/{adjustment_id}/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reject a pending adjustment, or withdraw your own
+         * @description Repeating it changes nothing.
+         */
+        post: operations["reject_adjustment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-events": {
         parameters: {
             query?: never;
@@ -612,6 +676,70 @@ export interface paths {
          * @description Rename a department.
          */
         patch: operations["rename_department"];
+        trace?: never;
+    };
+    "/api/v1/disputes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List disputes about charges, newest first
+         * @description Those of teams whose costs you see, and your own ones.
+         */
+        get: operations["list_disputes"];
+        put?: never;
+        /**
+         * Dispute the charge of an attempt
+         * @description For the person who submitted the job, and those who manage the team's jobs. The attempt has ended. A charge is refunded once.
+         */
+        post: operations["open_dispute"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/disputes/{dispute_id}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Refund a disputed charge, in full or in part
+         * @description The refund is a negative adjustment. It counts in the month of the use, or as a correction in the next month that is not closed. Repeating it changes nothing.
+         */
+        post: operations["accept_dispute"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/disputes/{dispute_id}/decline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Decline a dispute with a note, or withdraw your own
+         * @description Repeating it changes nothing.
+         */
+        post: operations["decline_dispute"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/exports": {
@@ -1228,6 +1356,30 @@ export interface paths {
          * @description Rename an organization.
          */
         patch: operations["rename_organization"];
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/adjustment-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the amount above which adjustments need a second person
+         * @description Get the threshold.
+         */
+        get: operations["get_adjustment_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change the amount above which adjustments need a second person
+         * @description Change the threshold.
+         */
+        patch: operations["change_adjustment_policy"];
         trace?: never;
     };
     "/api/v1/organizations/{organization_id}/credit-bank": {
@@ -2661,6 +2813,84 @@ export interface components {
         AcknowledgementRequestRequest: {
             reason: string;
         };
+        /** @description An amount that is charged to a team beside its use. */
+        Adjustment: {
+            /** @description Above 0: a charge. Below 0: a credit */
+            amount_nano: number;
+            /** Format: date-time */
+            asked_at: string;
+            /** @description Login of the person who asked */
+            asked_by: string;
+            currency: string;
+            /** Format: date-time */
+            decided_at: string | null;
+            /** @description Login of the second person */
+            decided_by: string | null;
+            /**
+             * Format: uuid
+             * @description The dispute that it refunds, if any
+             */
+            dispute: string | null;
+            /**
+             * Format: date-time
+             * @description Moment of the month at which it counts
+             */
+            effective_at: string;
+            /**
+             * Format: date-time
+             * @description When it expires while it is pending
+             */
+            expires_at: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether it refunds use of a month that is closed */
+            is_correction: boolean;
+            /** @description Whether you may approve or reject it */
+            may_approve: boolean;
+            /** @description Whether you asked for it, and it waits */
+            may_withdraw: boolean;
+            /** @description Month in which it counts, such as 2026-11 */
+            month: string;
+            /** @description What that person says of the decision */
+            note: string;
+            /** @description Slug of the organization */
+            organization: string;
+            pool: string | null;
+            reason: string;
+            status: components["schemas"]["Status53aEnum"];
+            /** @description Path of the team */
+            team: string;
+            /** @description Login of the person, if any */
+            user: string | null;
+        };
+        /** @description A decision about an adjustment or a dispute. */
+        AdjustmentDecisionRequest: {
+            /**
+             * @description Why. Required against the request of another person
+             * @default
+             */
+            note?: string;
+        };
+        AdjustmentPage: {
+            items: components["schemas"]["Adjustment"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description The amount above which adjustments need a second person. */
+        AdjustmentPolicy: {
+            organization: string;
+            /** Format: int64 */
+            threshold_nano?: number;
+            version?: number;
+        };
+        /** @description A change of the threshold. */
+        AdjustmentPolicyUpdateRequest: {
+            /**
+             * Format: int64
+             * @description 0: every adjustment needs two persons
+             */
+            threshold_nano: number;
+        };
         /** @description Usage in milli-GPU-seconds and cost in nano-currency. */
         Amounts: {
             borrowed_cost_nano: number;
@@ -3697,23 +3927,13 @@ export interface components {
             recipient: string;
             /** @description Path of the team that pays */
             sender: string;
-            status: components["schemas"]["CreditTransferStatusEnum"];
+            status: components["schemas"]["Status53aEnum"];
         };
         CreditTransferPage: {
             items: components["schemas"]["CreditTransfer"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /**
-         * @description * `pending` - Pending
-         *     * `done` - Done
-         *     * `approved` - Approved
-         *     * `rejected` - Rejected
-         *     * `withdrawn` - Withdrawn
-         *     * `expired` - Expired
-         * @enum {string}
-         */
-        CreditTransferStatusEnum: "pending" | "done" | "approved" | "rejected" | "withdrawn" | "expired";
         /** @description Totals of the organizations with one currency, and their check. */
         CurrencySums: {
             check: components["schemas"]["ChargebackCheck"];
@@ -3958,6 +4178,70 @@ export interface components {
             then: components["schemas"]["Fate"];
             today: components["schemas"]["Fate"];
         };
+        /** @description A person's claim that the charge of an attempt is wrong. */
+        Dispute: {
+            /** Format: date-time */
+            asked_at: string;
+            /** @description Login of the person who opened it */
+            asked_by: string;
+            /**
+             * Format: uuid
+             * @description Id of the attempt
+             */
+            attempt: string;
+            attempt_number: number;
+            /** @description Charge of the attempt when it was disputed */
+            charged_nano: number;
+            currency: string;
+            /** Format: date-time */
+            decided_at: string | null;
+            decided_by: string | null;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: uuid
+             * @description Id of the job
+             */
+            job: string;
+            job_name: string;
+            /** @description Whether you may accept or decline it */
+            may_decide: boolean;
+            /** @description Whether you opened it, and it is open */
+            may_withdraw: boolean;
+            /** @description What finance says of the decision */
+            note: string;
+            /** @description Slug of the organization */
+            organization: string;
+            reason: string;
+            /** @description What was refunded */
+            refund_nano: number | null;
+            status: components["schemas"]["DisputeStatusEnum"];
+            /** @description Path of the team */
+            team: string;
+        };
+        /** @description A refund of a disputed charge. */
+        DisputeAcceptanceRequest: {
+            /** @default  */
+            note?: string;
+            /**
+             * Format: int64
+             * @description At most the charge. Default: all of it
+             */
+            refund_nano?: number | null;
+        };
+        DisputePage: {
+            items: components["schemas"]["Dispute"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `open` - Open
+         *     * `accepted` - Accepted
+         *     * `declined` - Declined
+         *     * `withdrawn` - Withdrawn
+         * @enum {string}
+         */
+        DisputeStatusEnum: "open" | "accepted" | "declined" | "withdrawn";
         /** @description Earnings of a team in a month from one other account. */
         Earned: {
             amount_ugpu_s: number;
@@ -5359,6 +5643,34 @@ export interface components {
             secret: string | null;
             /** @description Login of its owner */
             user: string;
+        };
+        /** @description An adjustment to make, or to ask a second person for. */
+        NewAdjustmentRequest: {
+            /**
+             * Format: int64
+             * @description Above 0: a charge. Below 0: a credit
+             */
+            amount_nano: number;
+            /** @description Such as 2026-11, not closed. Default: the present one */
+            month?: string | null;
+            /** @description Name of a pool */
+            pool?: string | null;
+            /** @description Why, for the statement */
+            reason: string;
+            /** @description Path of the team */
+            team: string;
+            /** @description Login of a person of the team */
+            user?: string | null;
+        };
+        /** @description A dispute to open. */
+        NewDisputeRequest: {
+            /**
+             * Format: uuid
+             * @description Id of the attempt, which has ended
+             */
+            attempt: string;
+            /** @description Why its charge is wrong */
+            reason: string;
         };
         /** @description An organization that was just created, with its parts. */
         NewOrganization: {
@@ -7278,6 +7590,16 @@ export interface components {
          */
         StatementLineKindEnum: "lent" | "common" | "above_cap" | "expired" | "dividend" | "transferred" | "correction" | "refund";
         /**
+         * @description * `pending` - Pending
+         *     * `done` - Done
+         *     * `approved` - Approved
+         *     * `rejected` - Rejected
+         *     * `withdrawn` - Withdrawn
+         *     * `expired` - Expired
+         * @enum {string}
+         */
+        Status53aEnum: "pending" | "done" | "approved" | "rejected" | "withdrawn" | "expired";
+        /**
          * @description * `cancelled` - cancelled
          *     * `preempted` - preempted
          *     * `withdrawn` - withdrawn
@@ -7821,6 +8143,262 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    list_adjustments: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: only its teams */
+                node?: string;
+                /** @description Only this status */
+                status?: "approved" | "done" | "expired" | "pending" | "rejected" | "withdrawn";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AdjustmentPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_adjustment: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewAdjustmentRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Adjustment"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    approve_adjustment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                adjustment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AdjustmentDecisionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Adjustment"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reject_adjustment: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                adjustment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AdjustmentDecisionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Adjustment"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_audit_events: {
         parameters: {
             query?: {
@@ -10141,6 +10719,256 @@ export interface operations {
             };
         };
     };
+    list_disputes: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Only of the job with this id */
+                job?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: only its teams */
+                node?: string;
+                /** @description Only this status */
+                status?: "accepted" | "declined" | "open" | "withdrawn";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DisputePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    open_dispute: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewDisputeRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dispute"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    accept_dispute: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dispute_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DisputeAcceptanceRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dispute"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    decline_dispute: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dispute_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AdjustmentDecisionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dispute"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_exports: {
         parameters: {
             query?: {
@@ -12069,6 +12897,131 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_adjustment_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AdjustmentPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_adjustment_policy: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AdjustmentPolicyUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AdjustmentPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

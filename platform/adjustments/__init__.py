@@ -1,0 +1,1 @@
+"""Adjustments of charges by people, and disputes about them."""

@@ -1,0 +1,229 @@
+"""Disputes about the charge of an attempt, and their refunds.
+
+A refund is a negative adjustment that names its dispute. It counts in the month of the use, or as a
+correction in the next open month if that one is closed.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from adjustments.adjusting import lock_organization, refuse_without_note
+from adjustments.models import Adjustment, AdjustmentStatus, Dispute, DisputeStatus
+from adjustments.months import first_day_of, moment_in, open_month
+from adjustments.rights import currency_of, may_decide, note_act, require_finance
+from bank.settling import zone_of
+from billing.attempt_costs import cost_of_attempt
+from billing.models import MeteredAttempt
+from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
+from tenants.access import Actor, get_visible, visible
+from tenants.roles import Permission
+
+#: The most open disputes of one organization.
+OPEN_MAX = 1_000
+
+
+def visible_disputes(actor: Actor) -> QuerySet[Dispute]:
+    """Return the disputes of teams whose costs the actor may see, and the actor's own ones."""
+    rows = Dispute.objects.select_related(
+        "organization", "team", "attempt", "asked_by", "decided_by", "refund"
+    )
+    return visible(
+        actor, rows, Permission.VIEW_COSTS, path_field="team__path", own=Q(asked_by=actor.user)
+    )
+
+
+def disputable_attempt(actor: Actor, attempt_id: UUID) -> MeteredAttempt:
+    """Return an attempt whose charge the actor may dispute: a person's own, or of a managed team.
+
+    Raises NotFound for other attempts.
+    """
+    rows = MeteredAttempt.objects.select_related("team", "organization", "user")
+    return get_visible(
+        actor,
+        rows,
+        Permission.MANAGE_JOBS,
+        path_field="team__path",
+        pk=attempt_id,
+        own=Q(user=actor.user),
+    )
+
+
+@transaction.atomic
+def open_dispute(attempt_id: UUID, reason: str, *, actor: Actor, now: datetime) -> Dispute:
+    """Dispute the charge of an attempt that has ended.
+
+    Raises NotFound, and Conflict while it runs, where it costs nothing, and where it is disputed or
+    refunded already.
+    """
+    attempt = disputable_attempt(actor, attempt_id)
+    organization = lock_organization(attempt.organization_id)
+    cost = cost_of_attempt(attempt)
+    if cost is None or cost.cost_nano <= 0:
+        raise Conflict(
+            "There is no charge to dispute: the attempt still runs, or its use costs nothing."
+        )
+    known = Dispute.objects.filter(
+        attempt=attempt, status__in=(DisputeStatus.OPEN, DisputeStatus.ACCEPTED)
+    ).first()
+    if known is not None:
+        is_open = known.status == DisputeStatus.OPEN
+        raise Conflict(
+            "A dispute about this charge is open already. Wait for its decision."
+            if is_open
+            else "This charge was refunded already, and a charge is refunded once."
+        )
+    if _open_disputes(organization.pk).count() >= OPEN_MAX:
+        raise Conflict(f"{OPEN_MAX} disputes are open already. Finance decides some of them first.")
+    dispute = Dispute.objects.create(
+        organization=organization,
+        team=attempt.team,
+        attempt=attempt,
+        charged_nano=cost.cost_nano,
+        currency=currency_of(organization),
+        reason=reason,
+        status=DisputeStatus.OPEN,
+        asked_by=actor.user,
+        asked_at=now.replace(microsecond=0),
+    )
+    _note(dispute, "opened", actor=actor, now=now)
+    return dispute
+
+
+def _open_disputes(organization_id: UUID) -> QuerySet[Dispute]:
+    return Dispute.objects.filter(organization=organization_id, status=DisputeStatus.OPEN)
+
+
+def may_be_decided_by(actor: Actor, dispute: Dispute) -> bool:
+    """Return whether the actor may accept or decline the dispute, were it open."""
+    return actor.user.pk != dispute.asked_by_id and may_decide(actor, dispute.organization)
+
+
+@transaction.atomic
+def accept_dispute(
+    dispute_id: UUID, refund_nano: int | None, *, note: str, actor: Actor, now: datetime
+) -> Dispute:
+    """Refund the charge, in full or in part, by an adjustment. Repeating it changes nothing.
+
+    Raises NotFound, Forbidden, InvalidRequest for a refund above the charge, and Conflict where the
+    dispute is not open.
+    """
+    dispute = _locked(dispute_id, actor)
+    _refuse_first_person(dispute, actor)
+    amount = dispute.charged_nano if refund_nano is None else refund_nano
+    if (dispute.status, dispute.decided_by_id, dispute.refund_nano) == (
+        DisputeStatus.ACCEPTED,
+        actor.user.pk,
+        amount,
+    ):
+        return dispute
+    _refuse_decided(dispute)
+    if not 0 < amount <= dispute.charged_nano:
+        raise InvalidRequest(
+            "Refund more than 0, and at most the charge.",
+            errors=[FieldError("/refund_nano", "is not between 0 and the charge")],
+        )
+    now = now.replace(microsecond=0)
+    dispute.refund_nano = amount
+    _decide(dispute, DisputeStatus.ACCEPTED, note=note, actor=actor, now=now)
+    _refund(dispute, amount, actor=actor, now=now)
+    return dispute
+
+
+@transaction.atomic
+def decline_dispute(dispute_id: UUID, *, note: str, actor: Actor, now: datetime) -> Dispute:
+    """Decline a dispute with a note, or withdraw one's own. Repeating it changes nothing.
+
+    Raises NotFound, Forbidden, InvalidRequest without a note, and Conflict where it is not open.
+    """
+    dispute = _locked(dispute_id, actor)
+    is_own = dispute.asked_by_id == actor.user.pk
+    if not is_own:
+        _refuse_first_person(dispute, actor)
+        refuse_without_note(note)
+    status = DisputeStatus.WITHDRAWN if is_own else DisputeStatus.DECLINED
+    if dispute.status == status and dispute.decided_by_id == actor.user.pk:
+        return dispute
+    _refuse_decided(dispute)
+    _decide(dispute, status, note=note, actor=actor, now=now.replace(microsecond=0))
+    return dispute
+
+
+def _refund(dispute: Dispute, amount_nano: int, *, actor: Actor, now: datetime) -> None:
+    attempt = dispute.attempt
+    ended = attempt.segments.order_by("-start").values_list("end", flat=True).first()
+    used_in = first_day_of(ended or now, zone_of(dispute.organization_id))
+    month = open_month(dispute.organization_id, used_in, now)
+    Adjustment.objects.create(
+        organization_id=dispute.organization_id,
+        team=dispute.team,
+        user_id=attempt.user_id,
+        pool_id=attempt.pool_id,
+        dispute=dispute,
+        is_correction=month != used_in,
+        month=month,
+        effective_at=moment_in(dispute.organization_id, month, now),
+        amount_nano=-amount_nano,
+        currency=dispute.currency,
+        reason=f"Refund of {attempt.job_name}, attempt {attempt.number}"[:500],
+        status=AdjustmentStatus.DONE,
+        asked_by=actor.user,
+        asked_at=now,
+        decided_at=now,
+    )
+
+
+def _refuse_first_person(dispute: Dispute, actor: Actor) -> None:
+    require_finance(actor, dispute.organization)
+    if dispute.asked_by_id == actor.user.pk:
+        raise Forbidden("You opened this dispute, so another person with finance rights decides.")
+
+
+def _refuse_decided(dispute: Dispute) -> None:
+    if dispute.status != DisputeStatus.OPEN:
+        raise Conflict(f"This dispute is {dispute.status} already, and is decided once.")
+
+
+def _decide(
+    dispute: Dispute, status: DisputeStatus, *, note: str, actor: Actor, now: datetime
+) -> None:
+    dispute.status, dispute.note = status, note
+    dispute.decided_by, dispute.decided_at = actor.user, now
+    dispute.save(update_fields=["status", "note", "decided_by", "decided_at", "refund_nano"])
+    _note(dispute, status.value, actor=actor, now=now)
+
+
+def _locked(dispute_id: UUID, actor: Actor) -> Dispute:
+    """Lock a visible dispute and its organization, as a closing does. Raises NotFound."""
+    found = visible_disputes(actor).filter(pk=dispute_id)
+    known = get_visible(
+        actor,
+        Dispute.objects.all(),
+        Permission.VIEW_COSTS,
+        path_field="team__path",
+        pk=dispute_id,
+        own=Q(asked_by=actor.user),
+    )
+    lock_organization(known.organization_id)
+    return found.select_for_update(of=("self",)).get()
+
+
+def _note(dispute: Dispute, act: str, *, actor: Actor, now: datetime) -> None:
+    note_act(
+        f"dispute.{act}",
+        dispute,
+        {
+            "job": str(dispute.attempt.job_id),
+            "attempt": dispute.attempt.number,
+            "charged_nano": dispute.charged_nano,
+            "refund_nano": dispute.refund_nano,
+            "reason": dispute.reason,
+            "note": dispute.note,
+        },
+        actor=actor,
+        now=now,
+    )

@@ -1,0 +1,63 @@
+"""Rights to adjust charges and to decide disputes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from audit.recording import record
+from billing.models import RateCard
+from live.publishing import COSTS, publish
+from primitives.errors import Conflict, Forbidden
+from tenants.access import Actor
+from tenants.models import Node
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+
+def may_decide(actor: Actor, organization: Node) -> bool:
+    """Return whether the actor has finance rights on the organization."""
+    return actor.holds(Permission.MANAGE_PRICES, organization.path)
+
+
+def require_finance(actor: Actor, organization: Node) -> None:
+    """Raise Forbidden without finance rights on the organization."""
+    if not may_decide(actor, organization):
+        raise Forbidden(
+            f"Only finance and administrators of {organization.display_path} adjust charges.",
+            permission=Permission.MANAGE_PRICES.value,
+        )
+
+
+def currency_of(organization: Node) -> str:
+    """Return the organization's currency. Raises Conflict without a rate card."""
+    card = RateCard.objects.filter(organization=organization).first()
+    if card is None:
+        raise Conflict(
+            f"{organization.display_path} has no rate card, so no use has a cost. Add one first."
+        )
+    return card.currency
+
+
+def note_act(
+    action: str,
+    subject: Any,
+    detail: dict[str, Any],
+    *,
+    actor: Actor | None,
+    now: datetime,
+) -> None:
+    """Record the audit event of a change of an adjustment or dispute, and hint at it."""
+    record(
+        action=action,
+        subject_kind=action.split(".")[0],
+        subject_id=subject.pk,
+        now=now,
+        actor_id=None if actor is None else actor.user.pk,
+        actor="system" if actor is None else actor.user.login,
+        organization_id=subject.organization_id,
+        node_path=subject.team.path,
+        detail={"team": subject.team.display_path, "currency": subject.currency, **detail},
+        request_id=current_request_id(),
+    )
+    publish("reports", organization_id=subject.organization_id, audience=COSTS)

@@ -1,0 +1,248 @@
+"""Adjustments: at once up to the threshold, by a second person above it, in open months only."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from adjustments.adjusting import (
+    adjustments_between,
+    approve_adjustment,
+    ask_for_adjustment,
+    expire_adjustments,
+    reject_adjustment,
+    visible_adjustments,
+)
+from adjustments.models import Adjustment
+from adjustments.thresholds import change_policy, visible_policy
+from audit.models import AuditEvent
+from builders.adjustment_builders import (
+    a_finance_person,
+    a_pending_adjustment,
+    asked,
+    close_bare,
+    priced,
+)
+from builders.portal_builders import NOW, Company, a_company, an_actor
+from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound, PreconditionFailed
+from primitives.units import NANO_PER_UNIT
+from tenants.access import Actor
+from tenants.roles import Role
+
+pytestmark = pytest.mark.django_db
+
+IN_A_WEEK = NOW + timedelta(days=7)
+DONE = {"status": "done", "decided_at": NOW, "expires_at": None}
+
+
+@pytest.fixture
+def company() -> Company:
+    company = a_company()
+    priced(company)
+    return company
+
+
+@pytest.fixture
+def fay(company: Company) -> Actor:
+    return a_finance_person(company, "fay")
+
+
+@pytest.fixture
+def flo(company: Company) -> Actor:
+    return a_finance_person(company, "flo")
+
+
+def test_an_adjustment_up_to_the_threshold_counts_at_once(company: Company, fay: Actor) -> None:
+    """1,000.00 is the standard threshold, for credits, too. Planted: below it only."""
+    for units in (1_000, -1_000):
+        found = ask_for_adjustment(asked(company, units), actor=fay, now=NOW)
+        assert (found.status, found.currency, found.month) == ("done", "EUR", date(2026, 11, 1))
+    counted = adjustments_between(company.organization.pk, NOW, NOW + timedelta(seconds=1))
+    assert [one.amount_nano // NANO_PER_UNIT for one in counted] == [1_000, -1_000]
+    event = AuditEvent.objects.filter(action="adjustment.done").latest("id")
+    assert event.detail == {
+        "team": "ai-company/research/nlp",
+        "currency": "EUR",
+        "amount_nano": -1_000 * NANO_PER_UNIT,
+        "month": "2026-11",
+        "reason": "storage of October",
+        "note": "",
+    }
+
+
+def test_a_larger_one_waits_for_another_person(company: Company, fay: Actor, flo: Actor) -> None:
+    """The same person never approves it. The second decision of two is refused.
+
+    Planted: the threshold of the signed amount; no check of the first person.
+    """
+    waiting = ask_for_adjustment(asked(company, -1_001), actor=fay, now=NOW)
+    assert (waiting.status, waiting.expires_at) == ("pending", IN_A_WEEK)
+    assert not list(adjustments_between(company.organization.pk, NOW, IN_A_WEEK))
+    with pytest.raises(Forbidden, match="another person"):
+        approve_adjustment(waiting.pk, note="", actor=fay, now=NOW)
+    approve_adjustment(waiting.pk, note="agreed", actor=flo, now=NOW)
+    assert approve_adjustment(waiting.pk, note="", actor=flo, now=NOW).note == "agreed"
+    gus = a_finance_person(company, "gus")
+    with pytest.raises(Conflict, match="is approved and waits for nobody"):
+        reject_adjustment(waiting.pk, note="no", actor=gus, now=NOW)
+    assert len(list(adjustments_between(company.organization.pk, NOW, IN_A_WEEK))) == 1
+
+
+def test_a_rejection_needs_a_note_and_the_person_who_asked_may_withdraw(
+    company: Company, fay: Actor, flo: Actor
+) -> None:
+    """Planted: rejected without a word."""
+    one, other = (ask_for_adjustment(asked(company, 5_000), actor=fay, now=NOW) for _ in range(2))
+    with pytest.raises(InvalidRequest, match="Say in note"):
+        reject_adjustment(one.pk, note=" ", actor=flo, now=NOW)
+    assert reject_adjustment(one.pk, note="twice", actor=flo, now=NOW).status == "rejected"
+    assert reject_adjustment(other.pk, note="", actor=fay, now=NOW).status == "withdrawn"
+
+
+def test_nobody_decides_after_seven_days(company: Company, fay: Actor, flo: Actor) -> None:
+    """Planted: approved although it expired, before the timer came."""
+    waiting = ask_for_adjustment(asked(company, 5_000), actor=fay, now=NOW)
+    with pytest.raises(Conflict, match="expired"):
+        approve_adjustment(waiting.pk, note="", actor=flo, now=IN_A_WEEK)
+    assert expire_adjustments(IN_A_WEEK - timedelta(seconds=1)) == 0
+    assert [expire_adjustments(IN_A_WEEK), expire_adjustments(IN_A_WEEK)] == [1, 0]
+    waiting.refresh_from_db()
+    assert (waiting.status, waiting.decided_by) == ("expired", None)
+
+
+def test_finance_of_the_organization_adjusts_and_people_who_see_costs_read(
+    company: Company, fay: Actor
+) -> None:
+    lead = an_actor(company.nlp, Role.TEAM_LEAD)
+    with pytest.raises(Forbidden, match="Only finance"):
+        ask_for_adjustment(asked(company, 5), actor=lead, now=NOW)
+    made = ask_for_adjustment(asked(company, 5), actor=fay, now=NOW)
+    stranger = an_actor(company.vision, Role.TEAM_LEAD)
+    assert [list(visible_adjustments(one)) for one in (lead, stranger)] == [[made], []]
+    waiting = ask_for_adjustment(asked(company, 5_000), actor=fay, now=NOW)
+    with pytest.raises(Forbidden):
+        approve_adjustment(waiting.pk, note="", actor=lead, now=NOW)
+    with pytest.raises(NotFound):
+        approve_adjustment(waiting.pk, note="", actor=stranger, now=NOW)
+
+
+def test_an_adjustment_counts_in_an_open_month(company: Company, fay: Actor, flo: Actor) -> None:
+    """In its grace, October's last second. Once it is closed, neither new nor approved ones.
+
+    Planted: the moment of asking, which is in November; approval after the closing.
+    """
+    october = ask_for_adjustment(asked(company, 5, month="2026-10"), actor=fay, now=NOW)
+    assert october.effective_at == datetime(2026, 10, 31, 23, 59, 59, tzinfo=UTC)
+    waiting = ask_for_adjustment(asked(company, 5_000, month="2026-10"), actor=fay, now=NOW)
+    for wrong in ("2026-12", "october", "2026-13"):
+        with pytest.raises(InvalidRequest, match="month"):
+            ask_for_adjustment(asked(company, 5, month=wrong), actor=fay, now=NOW)
+    close_bare(company.organization, date(2026, 10, 1))
+    with pytest.raises(Conflict, match="2026-10 is closed and never changes"):
+        ask_for_adjustment(asked(company, 5, month="2026-10"), actor=fay, now=NOW)
+    with pytest.raises(Conflict, match="closed by now"):
+        approve_adjustment(waiting.pk, note="", actor=flo, now=NOW)
+    assert reject_adjustment(waiting.pk, note="late", actor=flo, now=NOW).status == "rejected"
+
+
+def test_odd_adjustments_are_refused(company: Company, fay: Actor) -> None:
+    with pytest.raises(InvalidRequest, match="is no team"):
+        ask_for_adjustment(asked(company, 5, team=company.research), actor=fay, now=NOW)
+    with pytest.raises(InvalidRequest, match="above 0 for a charge"):
+        ask_for_adjustment(asked(company, 0), actor=fay, now=NOW)
+    other = a_company("other")
+    with pytest.raises(Forbidden):
+        ask_for_adjustment(asked(other, 5), actor=fay, now=NOW)
+    with pytest.raises(Conflict, match="has no rate card"):
+        ask_for_adjustment(asked(other, 5), actor=a_finance_person(other, "fin"), now=NOW)
+
+
+def test_the_threshold_is_changed_by_version_and_pending_ones_still_wait(
+    company: Company, fay: Actor
+) -> None:
+    """Planted: the old threshold holds on."""
+    organization = company.organization.pk
+    assert visible_policy(fay, organization).threshold_nano == 1_000 * NANO_PER_UNIT
+    change_policy(organization, 0, actor=fay, if_version=1, now=NOW)
+    with pytest.raises(PreconditionFailed):
+        change_policy(organization, 5, actor=fay, if_version=1, now=NOW)
+    assert ask_for_adjustment(asked(company, 1), actor=fay, now=NOW).status == "pending"
+    lead = an_actor(company.nlp, Role.TEAM_LEAD)
+    with pytest.raises(Forbidden):
+        change_policy(organization, 5, actor=lead, if_version=2, now=NOW)
+
+
+# -- what the database keeps ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"amount_nano": 0}, "adjustment_changes_something"),
+        ({"reason": ""}, "adjustment_changes_something"),
+        ({"amount_nano": 2 * 10**18}, "adjustment_changes_something"),
+        ({"is_correction": True}, "only_refunds_are_corrections"),
+        ({"expires_at": None}, "adjustment_that_waits_expires"),
+        ({"status": "approved"}, "adjustment_has_a_second_person"),
+        ({"status": "done", "decided_at": NOW}, "adjustment_that_waits_expires"),
+        ({"status": "withdrawn", "decided_at": NOW}, "adjustment_has_a_second_person"),
+        ({"month": date(2026, 10, 1), **DONE}, "month is closed"),
+    ],
+)
+def test_the_database_refuses(
+    company: Company, fay: Actor, change: dict[str, object], name: str
+) -> None:
+    close_bare(company.organization, date(2026, 10, 1))
+    values = {
+        "organization": company.organization,
+        "team": company.nlp,
+        "month": date(2026, 11, 1),
+        "effective_at": NOW,
+        "amount_nano": 5,
+        "currency": "EUR",
+        "reason": "storage",
+        "status": "pending",
+        "asked_by": fay.user,
+        "asked_at": NOW,
+        "expires_at": IN_A_WEEK,
+        **change,
+    }
+    with pytest.raises(IntegrityError, match=name), transaction.atomic():
+        Adjustment.objects.create(**values)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amount_nano": 1},
+        {"reason": "another"},
+        {"month": date(2026, 10, 1)},
+        {"expires_at": IN_A_WEEK + timedelta(days=1)},
+    ],
+)
+def test_an_adjustment_stays_as_it_was_asked_for(
+    company: Company, fay: Actor, change: dict[str, object]
+) -> None:
+    made = a_pending_adjustment(company, fay.user, IN_A_WEEK)
+    rows = Adjustment.objects.filter(pk=made.pk)
+    with pytest.raises(IntegrityError, match="decided once and stay"), transaction.atomic():
+        rows.update(**change)
+    with pytest.raises(IntegrityError, match="decided once and stay"), transaction.atomic():
+        rows.delete()
+
+
+def test_the_person_who_asked_never_approves_and_a_decision_stays(
+    company: Company, fay: Actor, flo: Actor
+) -> None:
+    """By SQL, too. Planted: the constraint without the comparison."""
+    made = a_pending_adjustment(company, fay.user, IN_A_WEEK)
+    rows = Adjustment.objects.filter(pk=made.pk)
+    with pytest.raises(IntegrityError, match="second_person"), transaction.atomic():
+        rows.update(status="approved", decided_by=fay.user, decided_at=NOW)
+    with pytest.raises(IntegrityError, match="has_a_note"), transaction.atomic():
+        rows.update(status="rejected", decided_by=flo.user, decided_at=NOW)
+    rows.update(status="approved", decided_by=flo.user, decided_at=NOW)
+    with pytest.raises(IntegrityError, match="decided once"), transaction.atomic():
+        rows.update(status="withdrawn", decided_by=fay.user)

@@ -1,0 +1,119 @@
+"""`tidegate adjustments` and `tidegate disputes`: what is sent, and what is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.cli_server import JOB_ID, Server, a_server
+
+ID = "0197a000-0000-7000-8000-0000abcd0007"
+NANO = 1_000_000_000
+ADJUSTMENT: dict[str, Any] = {
+    "id": ID,
+    "team": "ai-company/research/nlp",
+    "month": "2026-11",
+    "amount_nano": -2_000 * NANO,
+    "currency": "EUR",
+    "status": "pending",
+    "asked_by": "fay@ai-company",
+    "expires_at": "2026-11-28T12:00:00Z",
+    "reason": "storage",
+}
+DISPUTE: dict[str, Any] = {
+    "id": ID,
+    "team": "ai-company/research/nlp",
+    "job_name": "bert",
+    "attempt_number": 2,
+    "charged_nano": 48 * NANO,
+    "refund_nano": None,
+    "currency": "EUR",
+    "status": "open",
+    "reason": "broken",
+    "note": "",
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    server = a_server(monkeypatch, str(tmp_path))
+    server.routes["GET adjustments"] = {"items": [ADJUSTMENT], "next": None}
+    server.routes["POST adjustments"] = ADJUSTMENT
+    server.routes["GET disputes"] = {"items": [DISPUTE], "next": None}
+    server.routes["POST disputes"] = DISPUTE
+    return server
+
+
+def sent(server: Server) -> Any:
+    return json.loads(server.requests[-1].content)
+
+
+def test_a_credit_is_sent_as_a_negative_amount(server: Server) -> None:
+    """Planted: --credit charges the team."""
+    ran = server.run(
+        *("adjustments", "add", "nlp", "2000", "--credit"),
+        *("--reason", "storage", "--month", "2026-11"),
+    )
+    assert ran.out.splitlines() == [
+        f"adjustment  {ID}",
+        "team        ai-company/research/nlp",
+        "month       2026-11",
+        "amount      -2,000.00 EUR",
+        "status      pending",
+    ]
+    assert "until 2026-11-28T12:00:00Z" in ran.err
+    assert (sent(server)["amount_nano"], sent(server)["month"]) == (-2_000 * NANO, "2026-11")
+    server.run("adjustments", "add", "nlp", "0.5", "--reason", "storage")
+    assert sent(server)["amount_nano"] == NANO // 2
+
+
+def test_adjustments_are_listed_and_decided_by_the_end_of_their_id(server: Server) -> None:
+    ran = server.run("adjustments", "list", "--pending")
+    assert ran.out.splitlines()[1].split() == [
+        *("abcd0007", "2026-11", "ai-company/research/nlp", "-2,000.00", "EUR", "pending"),
+        *("fay@ai-company", "storage"),
+    ]
+    assert server.requests[-1].url.params["status"] == "pending"
+    server.routes[f"POST adjustments/{ID}/approve"] = {**ADJUSTMENT, "status": "approved"}
+    server.routes[f"POST adjustments/{ID}/reject"] = {**ADJUSTMENT, "status": "rejected"}
+    assert "approved" in server.run("adjustments", "approve", "abcd0007").out
+    assert "rejected" in server.run("adjustments", "reject", ID, "--note", "no").out
+    assert sent(server) == {"note": "no"}
+    assert "No" in server.run("adjustments", "approve", "").err
+
+
+def test_a_dispute_is_about_the_last_attempt_unless_it_is_named(server: Server) -> None:
+    """Planted: the first attempt."""
+    attempts = [{"id": f"a{number}", "number": number} for number in (1, 2)]
+    server.routes[f"GET jobs/{JOB_ID}/attempts"] = {"items": attempts, "next": None}
+    ran = server.run("disputes", "open", JOB_ID, "--reason", "broken")
+    assert ran.out.splitlines() == [
+        f"dispute  {ID}",
+        "job      bert, attempt 2",
+        "charged  48.00 EUR",
+        "status   open",
+    ]
+    assert sent(server) == {"attempt": "a2", "reason": "broken"}
+    server.run("disputes", "open", JOB_ID, "--attempt", "1", "--reason", "broken")
+    assert sent(server)["attempt"] == "a1"
+    assert server.run("disputes", "open", JOB_ID, "--attempt", "3", "--reason", "x").exit_code == 2
+
+
+def test_disputes_are_listed_accepted_and_declined(server: Server) -> None:
+    assert "48.00" in server.run("disputes", "list", "--open").out
+    server.routes[f"POST disputes/{ID}/accept"] = {
+        **DISPUTE,
+        "status": "accepted",
+        "refund_nano": 12 * NANO,
+    }
+    assert "refund   12.00 EUR" in server.run("disputes", "accept", ID, "--refund", "12").out
+    assert sent(server) == {"refund_nano": 12 * NANO, "note": ""}
+    server.routes[f"POST disputes/{ID}/decline"] = {
+        **DISPUTE,
+        "status": "declined",
+        "note": "it was fine",
+    }
+    assert "it was fine" in server.run("disputes", "decline", "0007", "--note", "it was fine").out
