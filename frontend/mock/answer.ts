@@ -30,6 +30,7 @@ import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 import { theChargeAudits } from "./chargeAudits.ts";
+import { deliveries } from "./deliveries.ts";
 import { anExport, theExports } from "./exports.ts";
 import { theRunsOf, theSchedules } from "./schedules.ts";
 import { theDay } from "./today.ts";
@@ -252,6 +253,10 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return reconciliations(request, id);
     case "charge-audits":
       return page(theChargeAudits().filter(({ month }) => month === request.query.get("month")), request.query);
+    case "deliveries":
+    case "delivery-schedules":
+    case "delivery-targets":
+      return deliveries(collection, request);
     case "exports":
       return request.method === "POST" ? { status: 201, body: anExport() } : page(theExports(), request.query);
     case "schedules":

@@ -20,6 +20,7 @@ from cli.checkpoint_command import checkpoint
 from cli.context import Commands
 from cli.credits_commands import credits_app
 from cli.decisions_command import decisions
+from cli.delivery_commands import deliveries_app
 from cli.estimate_command import estimate
 from cli.export_commands import export_app
 from cli.extend_command import extend
@@ -76,6 +77,7 @@ app.add_typer(caps_app, name="caps")
 app.add_typer(prices_app, name="prices")
 app.add_typer(report_app, name="report")
 app.add_typer(export_app, name="export")
+app.add_typer(deliveries_app, name="deliveries")
 app.add_typer(focus_app, name="focus")
 app.command()(reconciliation)
 app.add_typer(periods_app, name="periods")

@@ -177,3 +177,94 @@ class ChargeAudit(models.Model):
 
     def __str__(self) -> str:
         return f"audit of {self.month:%Y-%m} of {self.organization_id}"
+
+
+class DeliveryFrequency(models.TextChoices):
+    """When a file is delivered."""
+
+    #: Once a month is closed: the whole month.
+    MONTHLY = "monthly"
+    #: After each day of the organization's time zone: its month until then.
+    DAILY = "daily"
+
+
+class DeliverySchedule(models.Model):
+    """An order to deliver files of an organization to a target of the operator's settings.
+
+    The rights of `created_by` count for each file. An ended schedule delivers nothing more.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
+    dataset = models.CharField(max_length=32, choices=ExportDataset.choices)
+    format = models.CharField(max_length=8, choices=ExportFormat.choices)
+    frequency = models.CharField(max_length=7, choices=DeliveryFrequency.choices)
+    target = models.CharField(max_length=32)
+    created_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "dataset", "format", "frequency", "target"],
+                condition=Q(ended_at=None),
+                name="file_is_delivered_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(frequency__in=["monthly", "daily"]), name="frequency_is_known"
+            ),
+            models.CheckConstraint(condition=~Q(target=""), name="delivery_has_a_target"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.frequency} {self.dataset} of {self.organization} to {self.target}"
+
+
+class DeliveryState(models.TextChoices):
+    """The state of a delivery."""
+
+    #: The file is not written yet, or the target is tried again at `next_at`.
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Delivery(models.Model):
+    """One file of a schedule: of the month that has the day `due_on`, or begins with it.
+
+    `tries` counts failed attempts, and `message` has the last error. A repeated delivery replaces
+    the file at the target. `sha256` is that of the delivered file.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    schedule = models.ForeignKey(DeliverySchedule, models.PROTECT, related_name="deliveries")
+    due_on = models.DateField()
+    export = models.ForeignKey(Export, models.SET_NULL, null=True, related_name="+")
+    state = models.CharField(
+        max_length=7, choices=DeliveryState.choices, default=DeliveryState.WAITING
+    )
+    created_at = models.DateTimeField()
+    next_at = models.DateTimeField()
+    tries = models.PositiveIntegerField(default=0)
+    message = models.CharField(max_length=500, blank=True)
+    delivered_at = models.DateTimeField(null=True)
+    sha256 = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["schedule", "due_on"], name="day_is_delivered_once"),
+            models.CheckConstraint(
+                condition=Q(state="waiting")
+                | Q(state="done", delivered_at__isnull=False, message="")
+                & Q(sha256__regex=r"\A[0-9a-f]{64}\Z")
+                | Q(state="failed") & ~Q(message=""),
+                name="delivery_says_how_it_ended",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["next_at"], condition=Q(state="waiting"), name="delivery_to_make"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.schedule} for {self.due_on}"

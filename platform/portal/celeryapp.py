@@ -35,6 +35,7 @@ app.conf.beat_schedule = {
     "settle-credits": _every(60.0, "bank.tasks.settle_credits"),
     "expire-adjustments": _every(600.0, "adjustments.tasks.expire_undecided"),
     "write-export": _every(5.0, "exports.tasks.write_export"),
+    "deliver-files": _every(15.0, "exports.tasks.deliver_files"),
     "audit-charges": _every(86_400.0, "exports.tasks.audit_charges"),
     "drop-old-exports": _every(3600.0, "exports.tasks.drop_old_exports"),
     "submit-due-runs": _every(15.0, "jobs.tasks.submit_due_runs"),

@@ -57,6 +57,18 @@ def _listed(name: str, pattern: str, example: str) -> frozenset[str]:
     return frozenset(entries)
 
 
+def _named(name: str, pattern: str, example: str) -> dict[str, str]:
+    """Return the comma-separated entries NAME=VALUE, each of which must match `pattern`.
+
+    The message of a wrong entry names its place only, because a value may be a secret.
+    """
+    entries = [entry for one in _text(name, "").split(",") if (entry := one.strip())]
+    for number, entry in enumerate(entries, 1):
+        if not re.fullmatch(rf"[a-z][a-z0-9-]{{0,31}}={pattern}", entry, re.ASCII):
+            raise BadSetting(f"{name} must hold entries like {example}; number {number} is not.")
+    return {key: value for key, _, value in (entry.partition("=") for entry in entries)}
+
+
 def _networks(name: str) -> list[str]:
     """Return the comma-separated IP addresses and networks. One of all addresses is refused."""
     networks = []
@@ -371,6 +383,20 @@ PROVIDER_NAME = _text("TIDEGATE_PROVIDER_NAME", "Tidegate")
 EXPORTS_KEPT_DAYS = _int("TIDEGATE_EXPORTS_KEPT_DAYS", 30, low=1, high=3_650)
 EXPORTS_KEPT_MIB_EACH = _int("TIDEGATE_EXPORTS_KEPT_MIB_EACH", 2_048, low=1, high=1_048_576)
 EXPORTS_KEPT_MIB = _int("TIDEGATE_EXPORTS_KEPT_MIB", 10_240, low=1, high=1_048_576)
+#: Folders and S3-compatible stores that exported files may be delivered to, by name. A store has
+#: the address of its bucket, perhaps a prefix, and its region after "#".
+DELIVERY_TARGETS = _named(
+    "TIDEGATE_DELIVERY_TARGETS",
+    r"(/[^,]+|https?://[^/,@#?]+/[^,@#?]+(#[a-z0-9-]+)?)",
+    "finance=/srv/finance or archive=https://s3.example.org/bucket/prefix#eu-central-1",
+)
+#: The access key of each store, by the name of its target.
+DELIVERY_KEYS = _named("TIDEGATE_DELIVERY_KEYS", r"[^:,]+:[^,]+", "archive=KEY_ID:SECRET")
+if unknown := sorted(set(DELIVERY_KEYS) - set(DELIVERY_TARGETS)):
+    raise BadSetting(
+        f"TIDEGATE_DELIVERY_KEYS has keys of {', '.join(unknown)}, which is none of "
+        "TIDEGATE_DELIVERY_TARGETS."
+    )
 #: The token with which a monitoring system reads /metrics. Empty: there is no such address.
 METRICS_TOKEN = _text("TIDEGATE_METRICS_TOKEN", "")
 if METRICS_TOKEN and len(METRICS_TOKEN) < _SECRET_KEY_LENGTH_MIN:

@@ -29,6 +29,8 @@ _WORDS = {
     "clusters.noderequest": "nodes",
     "clusters.poolalias": "other names",
     "exports.chargeaudit": "audits of its charges",
+    "exports.delivery": "deliveries of files",
+    "exports.deliveryschedule": "deliveries of files",
     "exports.export": "exported files",
     "exports.pseudonymkey": "exported files",
     "jobs.attempt": "jobs",

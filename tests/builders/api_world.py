@@ -19,7 +19,7 @@ from builders.billing_builders import a_grant_of, a_rate_card, register_attempt
 from builders.budget_builders import an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.credit_builders import a_pending_transfer
-from builders.export_builders import an_export
+from builders.export_builders import a_delivery, a_delivery_schedule, an_export
 from builders.job_builders import a_job, an_array
 from builders.portal_builders import NOW, Company, a_company, a_pool
 from builders.schedule_builders import a_schedule
@@ -140,6 +140,10 @@ def a_world() -> World:
         "budget_id": an_evaluated_budget(cast.nlp).pk,
         "line_id": card.lines.filter(end=None)[0].pk,
         "export_id": an_export(cast.nlp, cast.nlp_lead).pk,
+        "delivery_schedule_id": (
+            schedule := a_delivery_schedule(cast.organization, cast.finance)
+        ).pk,
+        "delivery_id": a_delivery(schedule).pk,
         "reconciliation_id": Reconciliation.objects.create(
             cluster=company.cluster, day=date(2026, 11, 20), status="pending"
         ).pk,

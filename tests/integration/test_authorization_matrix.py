@@ -308,6 +308,26 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 200 200 403 403 403 403 403 403 403 404", {"cap_s": 604_800}, If_Match='"v1"'
     ),
     ("GET", "charge-audits"): a_case(CUT_TO_ALL),
+    ("GET", "deliveries"): a_case(CUT_TO_ALL),
+    # It waits: whoever may repeat it is told so.
+    ("POST", "deliveries/<uuid:delivery_id>/repeat"): a_case(
+        "401 409 409 404 404 404 404 409 403 404 404"
+    ),
+    ("GET", "delivery-schedules"): a_case(CUT_TO_ALL),
+    # This world has no target: whoever may name one is told so.
+    ("POST", "delivery-schedules"): a_case(
+        "401 404 404 403 403 403 403 404 403 403 404",
+        {
+            "organization": "ai-company",
+            "format": "csv",
+            "frequency": "monthly",
+            "target": "finance",
+        },
+    ),
+    ("DELETE", "delivery-schedules/<uuid:delivery_schedule_id>"): a_case(
+        "401 204 204 404 404 404 404 204 403 404 404"
+    ),
+    ("GET", "delivery-targets"): a_case(CUT_TO_ALL),
     # Exports: those of nlp, for who may see its costs and its jobs.
     ("GET", "exports"): a_case(CUT_TO_ALL),
     ("POST", "exports"): a_case(

@@ -27,6 +27,7 @@ import {
 import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./ChargebackTable";
 import { Corrections } from "./Corrections";
 import { DaysChart } from "./DaysChart";
+import { Deliveries } from "./Deliveries";
 import { Exports } from "./Exports";
 import { NoCosts } from "./NoCosts";
 import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
@@ -210,6 +211,9 @@ function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: stri
             <Capacity report={data} />
             <WithheldCapacity report={data} />
             <Exports filter={filter} node={filter.team ?? only?.whole?.node} />
+            {only?.whole?.node !== undefined && !only.whole.node.includes("/") && (
+              <Deliveries organization={only.whole.node} />
+            )}
             <div className="inline">
               <Button component="a" href={csvAddress(filter)} download variant="default">
                 Download CSV

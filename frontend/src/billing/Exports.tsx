@@ -1,4 +1,4 @@
-import { Anchor, Button, Select } from "@mantine/core";
+import { Anchor, Button } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
@@ -13,19 +13,8 @@ import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
+import { Choice, DATASETS, FORMATS } from "./exportChoices";
 import { exportsQuery, type Export, type ExportDataset, type ExportFormat } from "./exportQueries";
-
-const FORMATS: readonly { value: ExportFormat; label: string }[] = [
-  { value: "csv", label: "CSV" },
-  { value: "xlsx", label: "Excel (XLSX)" },
-  { value: "parquet", label: "Parquet" },
-];
-
-const DATASETS: readonly { value: ExportDataset; label: string }[] = [
-  { value: "charges", label: "Charges" },
-  { value: "focus_cost_and_usage", label: "FOCUS Cost and Usage" },
-  { value: "focus_billing_period", label: "FOCUS Billing Period" },
-];
 
 const TONES = { queued: "wait", running: "wait", done: "run", failed: "bad" } as const;
 
@@ -69,26 +58,8 @@ function Request({ filter, node }: { filter: ReportFilter; node: string }) {
   return (
     <>
     <div className="filters">
-      <Select
-        label="Content"
-        allowDeselect={false}
-        data={DATASETS}
-        value={dataset}
-        onChange={(value) => {
-          const next = DATASETS.find((each) => each.value === value);
-          if (next) setDataset(next.value);
-        }}
-      />
-      <Select
-        label="Format"
-        allowDeselect={false}
-        data={FORMATS}
-        value={format}
-        onChange={(value) => {
-          const next = FORMATS.find((each) => each.value === value);
-          if (next) setFormat(next.value);
-        }}
-      />
+      <Choice label="Content" choices={DATASETS} value={dataset} onChange={setDataset} />
+      <Choice label="Format" choices={FORMATS} value={format} onChange={setFormat} />
       <Button variant="default" loading={request.isPending} onClick={() => request.mutate()}>
         Export
       </Button>

@@ -5,10 +5,22 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from exports.api.audit_views import ChargeAuditList
+from exports.api.delivery_views import (
+    DeliveryList,
+    DeliveryRepetition,
+    DeliveryScheduleDetail,
+    DeliveryScheduleList,
+    DeliveryTargetList,
+)
 from exports.api.views import ExportDetail, ExportFile, ExportList
 
 urlpatterns: list[URLPattern] = [
     path("charge-audits", ChargeAuditList.as_view()),
+    path("deliveries", DeliveryList.as_view()),
+    path("deliveries/<uuid:delivery_id>/repeat", DeliveryRepetition.as_view()),
+    path("delivery-schedules", DeliveryScheduleList.as_view()),
+    path("delivery-schedules/<uuid:delivery_schedule_id>", DeliveryScheduleDetail.as_view()),
+    path("delivery-targets", DeliveryTargetList.as_view()),
     path("exports", ExportList.as_view()),
     path("exports/<uuid:export_id>", ExportDetail.as_view()),
     path("exports/<uuid:export_id>/file", ExportFile.as_view()),

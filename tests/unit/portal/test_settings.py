@@ -86,6 +86,35 @@ def loaded() -> dict[str, Any]:
             "http://head:6820, head",
             "TIDEGATE_SLURM_ORIGINS must hold entries like http://slurm-head:6820, not 'head'.",
         ),
+        *(
+            (
+                "TIDEGATE_DELIVERY_TARGETS",
+                f"finance=/srv/finance,{entry}",
+                "TIDEGATE_DELIVERY_TARGETS must hold entries like finance=/srv/finance or "
+                "archive=https://s3.example.org/bucket/prefix#eu-central-1; number 2 is not.",
+            )
+            for entry in ("/srv", "a=srv", "A=/srv", "a=https://host", "a=https://u:p@host/b")
+        ),
+        *(
+            (
+                "TIDEGATE_DELIVERY_KEYS",
+                entry,
+                "TIDEGATE_DELIVERY_KEYS must hold entries like archive=KEY_ID:SECRET; number 1 "
+                "is not.",
+            )
+            for entry in ("archive=secret", "secret", "archive=:secret")
+        ),
+        (
+            "TIDEGATE_DELIVERY_KEYS",
+            "archive=id:secret",
+            "TIDEGATE_DELIVERY_KEYS has keys of archive, which is none of "
+            "TIDEGATE_DELIVERY_TARGETS.",
+        ),
+        (
+            "TIDEGATE_METRICS_TOKEN",
+            "m" * 31,
+            "TIDEGATE_METRICS_TOKEN must have at least 32 characters, or none.",
+        ),
         (
             "TIDEGATE_PUBLIC_URL",
             "ftp://x",
@@ -110,6 +139,21 @@ def test_a_wrong_setting_stops_the_start_with_its_name(
     with pytest.raises(SystemExit) as refused:
         loaded()
     assert str(refused.value) == sentence
+
+
+@pytest.mark.usefixtures("file")
+def test_targets_of_deliveries_and_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret may have any character but a comma. Planted: a secret cut at its "=" or ":"."""
+    monkeypatch.setenv(
+        "TIDEGATE_DELIVERY_TARGETS", "finance=/srv/a b, archive=https://h:9000/bucket/x#eu-1"
+    )
+    monkeypatch.setenv("TIDEGATE_DELIVERY_KEYS", "archive=ID:a/b+c=d:e")
+    found = loaded()
+    assert found["DELIVERY_TARGETS"] == {
+        "finance": "/srv/a b",
+        "archive": "https://h:9000/bucket/x#eu-1",
+    }
+    assert found["DELIVERY_KEYS"] == {"archive": "ID:a/b+c=d:e"}
 
 
 def test_the_environment_wins_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
