@@ -20,6 +20,7 @@ export function anExport(changes: Partial<Export> = {}): Export {
     created_at: "2026-11-21T14:00:00Z",
     ended_at: null,
     file_name: "charges-ai-company-20261001-20261101.csv",
+    removed_at: null,
     manifest: null,
     ...changes,
   };
@@ -54,6 +55,14 @@ export function theExports(): Export[] {
         correction_style: "accounting",
         created_at: "2026-11-21T13:00:09Z",
       },
+    }),
+    anExport({
+      id: "e5",
+      state: "done",
+      progress_permille: 1_000,
+      ended_at: "2026-10-02T13:00:09Z",
+      removed_at: "2026-11-01T13:00:00Z",
+      file_name: "charges-ai-company-20260901-20261001.csv",
     }),
     anExport({
       id: "e4",

@@ -110,7 +110,7 @@ def deliveries_end(
     ctx: typer.Context,
     schedule_id: Annotated[str, typer.Argument(metavar="ID", help="ID of the schedule.")],
 ) -> None:
-    """End a schedule. What was delivered stays."""
+    """End a schedule. Delivered files stay."""
     open_api(ctx).delete(f"delivery-schedules/{schedule_id}")
     tell("The schedule is ended.")
 

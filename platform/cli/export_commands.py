@@ -160,6 +160,15 @@ def export_get(
     )
 
 
+@export_app.command("again")
+def export_again(
+    ctx: typer.Context,
+    export_id: Annotated[str, typer.Argument(metavar="ID", help="ID of the export.")],
+) -> None:
+    """Make a removed or failed file again, of the same moment. Prints the new ID."""
+    typer.echo(open_api(ctx).post(f"exports/{export_id}/again")["id"])
+
+
 @export_app.command("audits")
 def export_audits(
     ctx: typer.Context,
@@ -237,6 +246,8 @@ def _store(api: Api, export: dict[str, Any], file: Path) -> None:
 
 
 def _state(export: dict[str, Any]) -> str:
+    if export["removed_at"] is not None:
+        return "file removed"
     if export["state"] == "running":
         return f"running {export['progress_permille'] // 10}%"
     return str(export["state"])

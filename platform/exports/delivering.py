@@ -82,6 +82,7 @@ def deliver_next(clock: Clock) -> bool:
         if export.state != ExportState.DONE:
             _update(delivery, next_at=clock() + _EXPORT_PAUSE)
             return True
+        assert export.manifest is not None, "a file that is done has its manifest"
         target_named(delivery.schedule.target).deliver(
             _folder_of(delivery), export.file_name, finished_file(export), export.manifest
         )

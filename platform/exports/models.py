@@ -51,6 +51,7 @@ class Export(models.Model):
     `node_path` is as requested, with its last slash. Use that has not ended counts until `as_of`.
     An empty `pool` means all. A worker that writes the file updates `seen_at`; another one starts
     again where that is too old. `message` says why it failed. `manifest` is None until it is done.
+    `removed_at` is when its file was deleted; all else stays.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -73,6 +74,7 @@ class Export(models.Model):
     size_bytes = models.BigIntegerField(null=True)
     sha256 = models.CharField(max_length=64, blank=True)
     manifest = models.JSONField(null=True)
+    removed_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -94,6 +96,10 @@ class Export(models.Model):
                 & Q(manifest__isnull=False, sha256__regex=r"\A[0-9a-f]{64}\Z")
                 | ~Q(state="done") & Q(size_bytes=None, manifest__isnull=True, sha256=""),
                 name="export_has_a_file_when_done",
+            ),
+            models.CheckConstraint(
+                condition=Q(removed_at=None) | Q(state="done"),
+                name="only_a_file_is_removed",
             ),
             models.CheckConstraint(
                 condition=Q(state="failed") & ~Q(message="") | ~Q(state="failed") & Q(message=""),

@@ -146,13 +146,35 @@ def export_by_id(actor: Actor, export_id: UUID) -> Export:
 def finished_file(export: Export) -> Path:
     """Return the file of an export.
 
-    Raises Conflict before it is done, and NotFound where the file was deleted.
+    Raises Conflict before it is done, and NotFound where the file was removed.
     """
     if export.state != ExportState.DONE:
         raise Conflict(
             f"The export is {export.state}. A file is there once it is done.", state=export.state
         )
     path = file_of(export.pk)
-    if not path.is_file():
-        raise NotFound("The file was deleted. Request the export again.")
+    if export.removed_at is not None or not path.is_file():
+        raise NotFound("The file was removed. Make it again.")
     return path
+
+
+def make_again(export_id: UUID, *, actor: Actor, now: datetime) -> Export:
+    """Request the file of a removed or failed export once more, of the same moment.
+
+    Raises as `export_by_id` and `request_export`, and Conflict for a file that is there or comes.
+    """
+    export = export_by_id(actor, export_id)
+    is_gone = export.removed_at is not None or not file_of(export.pk).is_file()
+    if export.state != ExportState.FAILED and not (export.state == ExportState.DONE and is_gone):
+        raise Conflict("The file is there or is being written. Download it once it is done.")
+    return request_export(
+        actor=actor,
+        dataset=export.dataset,
+        format_name=export.format,
+        node_path=export.node_path,
+        start=export.start,
+        end=export.end,
+        as_of=export.as_of,
+        pool_name=export.pool or None,
+        now=now,
+    )

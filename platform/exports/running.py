@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 SILENT_AFTER = timedelta(minutes=2)
 #: How often an export is begun at most.
 TRIES_MAX = 3
+#: How long the list names an export whose file was removed.
+_NAMED_FOR = timedelta(days=400)
 #: Files that one task deletes at most.
 _DROPPED_MAX = 1_000
 _MIB = 1 << 20
@@ -143,14 +145,13 @@ def _store_failure(export: Export, message: str, now: datetime) -> None:
 
 
 def drop_old(now: datetime) -> int:
-    """Delete exports past their retention, and those beyond the bounds of sizes.
+    """Delete files past their retention, and those beyond the bounds of sizes.
 
-    Returns how many. Others follow the next time.
+    The list names such exports for longer, so that a person can make the file again. Returns how
+    many files were deleted. Others follow the next time.
     """
-    ended = Export.objects.filter(
-        state__in=[ExportState.DONE, ExportState.FAILED],
-        ended_at__lt=now - timedelta(days=settings.EXPORTS_KEPT_DAYS),
-    )
+    until = now - timedelta(days=settings.EXPORTS_KEPT_DAYS)
+    ended = Export.objects.filter(state=ExportState.DONE, removed_at=None, ended_at__lt=until)
     old = set(ended.values_list("pk", flat=True)[:_DROPPED_MAX])
     bounds = [settings.EXPORTS_KEPT_MIB_EACH * _MIB, settings.EXPORTS_KEPT_MIB * _MIB]
     with connection.cursor() as cursor:
@@ -158,7 +159,10 @@ def drop_old(now: datetime) -> int:
         old |= {pk for (pk,) in cursor.fetchall()}
     for pk in old:
         files.drop(pk)
-    Export.objects.filter(pk__in=old).delete()
+    Export.objects.filter(pk__in=old).update(removed_at=now)
+    Export.objects.filter(
+        Q(state=ExportState.FAILED, ended_at__lt=until) | Q(removed_at__lt=now - _NAMED_FOR)
+    ).delete()
     return len(old)
 
 
@@ -168,7 +172,7 @@ _WITHOUT_ROOM = """
 WITH own AS (
     SELECT id, size_bytes,
            SUM(size_bytes) OVER (PARTITION BY organization_id ORDER BY id DESC) AS own_bytes
-    FROM exports_export WHERE state = 'done'
+    FROM exports_export WHERE state = 'done' AND removed_at IS NULL
 ),
 together AS (
     SELECT id, own_bytes, SUM(size_bytes) OVER (ORDER BY own_bytes, id DESC) AS all_bytes FROM own

@@ -77,7 +77,7 @@ def create_schedule(
 
 @transaction.atomic
 def end_schedule(schedule_id: UUID, *, actor: Actor, now: datetime) -> None:
-    """End a schedule. What it delivered stays. Raises NotFound and Forbidden.
+    """End a schedule. Delivered files stay. Raises NotFound and Forbidden.
 
     A second call changes nothing.
     """

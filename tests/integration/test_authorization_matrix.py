@@ -341,6 +341,10 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     ("GET", "exports/<uuid:export_id>"): a_case("401 200 200 200 404 200 404 200 200 404 404"),
     # It is not written yet.
+    # It is not written yet: whoever may ask for it again is told so.
+    ("POST", "exports/<uuid:export_id>/again"): a_case(
+        "401 409 409 409 404 409 404 409 409 404 404"
+    ),
     ("GET", "exports/<uuid:export_id>/file"): a_case("401 409 409 409 404 409 404 409 409 404 404"),
     # Budgets: that of nlp, for those who see its costs. Those above it and finance change it.
     ("GET", "budgets"): a_case(CUT_TO_ALL),

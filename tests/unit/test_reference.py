@@ -57,7 +57,7 @@ def declared() -> Iterator[tuple[str, str]]:
             if word.arg in {"default", "low", "high"} and isinstance(word.value, ast.Constant)
         }
         reader = call.func.id
-        if reader in {"_listed", "_networks"}:
+        if reader in {"_listed", "_named", "_networks"}:
             default: object = ""
         elif len(call.args) > 1:
             default = ast.literal_eval(call.args[1])

@@ -630,6 +630,110 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List deliveries with their state
+         * @description Those of organizations all of whose costs the caller may see, newest first.
+         */
+        get: operations["list_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/deliveries/{delivery_id}/repeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a delivery again
+         * @description The file at the target is replaced. A deleted file is written again first.
+         */
+        post: operations["repeat_delivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/delivery-schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List schedules of deliveries
+         * @description Those of organizations all of whose costs the caller may see, newest first.
+         */
+        get: operations["list_delivery_schedules"];
+        put?: never;
+        /**
+         * Deliver files from now on
+         * @description A worker writes each file and stores it at the target as ORGANIZATION/MONTH/FILE, and then its manifest beside it. It needs the right manage_prices on the organization.
+         */
+        post: operations["create_delivery_schedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/delivery-schedules/{delivery_schedule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a schedule of deliveries
+         * @description Delivered files stay. A second request changes nothing.
+         */
+        delete: operations["end_delivery_schedule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/delivery-targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the targets of deliveries
+         * @description The operator names them in TIDEGATE_DELIVERY_TARGETS. Addresses and keys are not shown.
+         */
+        get: operations["list_delivery_targets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/departments": {
         parameters: {
             query?: never;
@@ -780,6 +884,26 @@ export interface paths {
         get: operations["get_export"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exports/{export_id}/again": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a removed or failed file again
+         * @description It is a new export of the same moment.
+         */
+        post: operations["repeat_export"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4095,6 +4219,106 @@ export interface components {
             team: string;
             user: string;
         };
+        /** @description One file of a schedule. */
+        Delivery: {
+            /** Format: date-time */
+            delivered_at: string | null;
+            /**
+             * Format: date
+             * @description First day of the month, or the last day in the file
+             */
+            due_on: string;
+            /** @description null before the file is requested */
+            readonly file_name: string | null;
+            /** Format: uuid */
+            id: string;
+            /** @description The last error, in a sentence */
+            message: string;
+            /**
+             * Format: date-time
+             * @description Time of the next attempt while it waits
+             */
+            next_at: string;
+            schedule: components["schemas"]["DeliverySchedule"];
+            /** @description That of the delivered file */
+            sha256: string;
+            state: components["schemas"]["DeliveryStateEnum"];
+            /** @description Failed attempts */
+            tries: number;
+        };
+        DeliveryPage: {
+            items: components["schemas"]["Delivery"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description An order to deliver files. */
+        DeliverySchedule: {
+            /** Format: date-time */
+            created_at: string;
+            /** @description The rights of this person count for each file */
+            created_by: string;
+            dataset: components["schemas"]["DatasetEnum"];
+            /** Format: date-time */
+            ended_at: string | null;
+            format: components["schemas"]["FormatEnum"];
+            /**
+             * @description monthly: once a month is closed; daily: after each day of the organization's time zone, the month until then
+             *
+             *     * `monthly` - Monthly
+             *     * `daily` - Daily
+             */
+            frequency: components["schemas"]["FrequencyEnum"];
+            /** Format: uuid */
+            id: string;
+            organization: string;
+            /** @description Name of the target */
+            target: string;
+        };
+        /** @description A new order to deliver files. */
+        DeliveryScheduleCreateRequest: {
+            /** @default charges */
+            dataset?: components["schemas"]["DatasetEnum"];
+            format: components["schemas"]["FormatEnum"];
+            /**
+             * @description monthly: once a month is closed; daily: after each day of the organization's time zone, the month until then
+             *
+             *     * `monthly` - Monthly
+             *     * `daily` - Daily
+             */
+            frequency: components["schemas"]["FrequencyEnum"];
+            /** @description Slug of the organization */
+            organization: string;
+            /** @description Name of a target */
+            target: string;
+        };
+        DeliverySchedulePage: {
+            items: components["schemas"]["DeliverySchedule"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `waiting` - Waiting
+         *     * `done` - Done
+         *     * `failed` - Failed
+         * @enum {string}
+         */
+        DeliveryStateEnum: "waiting" | "done" | "failed";
+        /** @description A target that the operator named. Its address is for the operator only. */
+        DeliveryTarget: {
+            kind: components["schemas"]["DeliveryTargetKindEnum"];
+            name: string;
+        };
+        /**
+         * @description * `folder` - folder
+         *     * `s3` - s3
+         * @enum {string}
+         */
+        DeliveryTargetKindEnum: "folder" | "s3";
+        DeliveryTargetPage: {
+            items: components["schemas"]["DeliveryTarget"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /**
          * @description A job or an array that a job waits or waited for.
          *
@@ -4393,6 +4617,11 @@ export interface components {
             readonly pool: string | null;
             /** @description Written part, in thousandths */
             progress_permille: number;
+            /**
+             * Format: date-time
+             * @description When the file was deleted; it can be made again
+             */
+            removed_at: string | null;
             requested_by: string;
             /** Format: date-time */
             start: string;
@@ -4573,6 +4802,12 @@ export interface components {
          * @enum {string}
          */
         FormatEnum: "csv" | "xlsx" | "parquet";
+        /**
+         * @description * `monthly` - Monthly
+         *     * `daily` - Daily
+         * @enum {string}
+         */
+        FrequencyEnum: "monthly" | "daily";
         /** @description The use of one group, in one kind of devices and one currency. */
         GroupRow: {
             borrowed_cost_nano: number;
@@ -10489,6 +10724,300 @@ export interface operations {
             };
         };
     };
+    list_deliveries: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    repeat_delivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                delivery_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_delivery_schedules: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliverySchedulePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_delivery_schedule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeliveryScheduleCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliverySchedule"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_delivery_schedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                delivery_schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_delivery_targets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryTargetPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_departments: {
         parameters: {
             query?: {
@@ -11111,6 +11640,70 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    repeat_export: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

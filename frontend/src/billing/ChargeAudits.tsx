@@ -56,8 +56,13 @@ function Audit({ audit, isNamed }: { audit: ChargeAudit; isNamed: boolean }) {
             { header: "Class", cell: ({ usage_class }) => usage_class },
             { header: "Charged mGPU-s", isRight: true, only: "wide", cell: (line) => formatCount(line.charged_mgpu_s) },
             { header: "Audited mGPU-s", isRight: true, only: "wide", cell: (line) => formatCount(line.audited_mgpu_s) },
-            { header: "Charged nano", isRight: true, cell: (line) => formatCount(line.charged_nano) },
-            { header: "Audited nano", isRight: true, cell: (line) => formatCount(line.audited_nano) },
+            { header: "Charged nano", isRight: true, only: "wide", cell: (line) => formatCount(line.charged_nano) },
+            { header: "Audited nano", isRight: true, only: "wide", cell: (line) => formatCount(line.audited_nano) },
+            {
+              header: "Too much",
+              isRight: true,
+              cell: (line) => formatCount(line.charged_nano - line.audited_nano),
+            },
           ]}
         />
       )}

@@ -40,31 +40,33 @@ export function Deliveries({ organization }: { organization: string }) {
     <Card label="Scheduled deliveries" tabIndex={0}>
       <h2>Scheduled deliveries</h2>
       <p className="sub">The portal stores each file at a folder or an S3-compatible store, and its manifest beside it.</p>
-      <QueryView query={targets} loading={<Lines count={1} label="Loading the targets" />}>
-        {(items) =>
-          items.length === 0 ? (
-            <Empty>No targets. The operator names folders and stores in TIDEGATE_DELIVERY_TARGETS.</Empty>
-          ) : (
-            mayChange && <NewSchedule organization={organization} targets={items.map(({ name }) => name)} />
-          )
-        }
-      </QueryView>
-      <QueryView query={schedules} loading={<Lines count={1} label="Loading the schedules" />}>
-        {(items) => {
-          const running = items.filter((item) => item.ended_at === null && item.organization === organization);
-          return running.length === 0 ? (
-            <Empty>Nothing is delivered by itself.</Empty>
-          ) : (
-            <Schedules items={running} mayChange={mayChange} />
-          );
-        }}
-      </QueryView>
-      <QueryView query={deliveries} loading={<Lines count={2} label="Loading the deliveries" />}>
-        {(items) => {
-          const own = items.filter(({ schedule }) => schedule.organization === organization);
-          return own.length === 0 ? null : <DeliveryTable items={own} mayChange={mayChange} />;
-        }}
-      </QueryView>
+      <div className="stack">
+        <QueryView query={targets} loading={<Lines count={1} label="Loading the targets" />}>
+          {(items) =>
+            items.length === 0 ? (
+              <Empty>No targets. The operator names folders and stores in TIDEGATE_DELIVERY_TARGETS.</Empty>
+            ) : (
+              mayChange && <NewSchedule organization={organization} targets={items.map(({ name }) => name)} />
+            )
+          }
+        </QueryView>
+        <QueryView query={schedules} loading={<Lines count={1} label="Loading the schedules" />}>
+          {(items) => {
+            const running = items.filter((item) => item.ended_at === null && item.organization === organization);
+            return running.length === 0 ? (
+              <Empty>Nothing is delivered by itself.</Empty>
+            ) : (
+              <Schedules items={running} mayChange={mayChange} />
+            );
+          }}
+        </QueryView>
+        <QueryView query={deliveries} loading={<Lines count={2} label="Loading the deliveries" />}>
+          {(items) => {
+            const own = items.filter(({ schedule }) => schedule.organization === organization);
+            return own.length === 0 ? null : <DeliveryTable items={own} mayChange={mayChange} />;
+          }}
+        </QueryView>
+      </div>
     </Card>
   );
 }
@@ -127,22 +129,25 @@ function Schedules({ items, mayChange }: { items: readonly DeliverySchedule[]; m
         { header: "When", cell: ({ frequency }) => frequency },
         { header: "Target", cell: ({ target }) => target },
         { header: "By", only: "wide", cell: ({ created_by }) => created_by },
-        {
-          header: "Action",
-          isRight: true,
-          cell: (item) =>
-            mayChange && (
-              <Button
-                size="compact-sm"
-                variant="default"
-                aria-label={`End ${contentOf(item)} to ${item.target}`}
-                loading={end.isPending && end.variables === item.id}
-                onClick={() => end.mutate(item.id)}
-              >
-                End
-              </Button>
-            ),
-        },
+        ...(mayChange
+          ? [
+              {
+                header: "Action",
+                isRight: true,
+                cell: (item: DeliverySchedule) => (
+                  <Button
+                    size="compact-sm"
+                    variant="default"
+                    aria-label={`End ${contentOf(item)} to ${item.target}`}
+                    loading={end.isPending && end.variables === item.id}
+                    onClick={() => end.mutate(item.id)}
+                  >
+                    End
+                  </Button>
+                ),
+              },
+            ]
+          : []),
       ]}
     />
   );
@@ -181,23 +186,26 @@ function DeliveryTable({ items, mayChange }: { items: readonly Delivery[]; mayCh
             </>
           ),
         },
-        {
-          header: "Action",
-          isRight: true,
-          cell: (item) =>
-            mayChange &&
-            item.state !== "waiting" && (
-              <Button
-                size="compact-sm"
-                variant="default"
-                aria-label={`Deliver ${item.file_name ?? contentOf(item.schedule)} of ${item.due_on} again`}
-                loading={repeat.isPending && repeat.variables === item.id}
-                onClick={() => repeat.mutate(item.id)}
-              >
-                Deliver again
-              </Button>
-            ),
-        },
+        ...(mayChange
+          ? [
+              {
+                header: "Action",
+                isRight: true,
+                cell: (item: Delivery) =>
+                  item.state !== "waiting" && (
+                    <Button
+                      size="compact-sm"
+                      variant="default"
+                      aria-label={`Deliver ${item.file_name ?? contentOf(item.schedule)} of ${item.due_on} again`}
+                      loading={repeat.isPending && repeat.variables === item.id}
+                      onClick={() => repeat.mutate(item.id)}
+                    >
+                      Deliver again
+                    </Button>
+                  ),
+              },
+            ]
+          : []),
       ]}
     />
   );

@@ -80,7 +80,7 @@ function ExportTable({ items }: { items: readonly Export[] }) {
           header: "File",
           isHeading: true,
           cell: (item) =>
-            item.state === "done" ? (
+            item.state === "done" && item.removed_at === null ? (
               <Anchor href={`/api/v1/exports/${item.id}/file`} download={item.file_name} className="file-name">
                 {item.file_name}
               </Anchor>
@@ -92,8 +92,9 @@ function ExportTable({ items }: { items: readonly Export[] }) {
           header: "State",
           cell: (item) => (
             <>
-              <span className={`pill ${TONES[item.state]}`}>{stateOf(item)}</span>
+              <span className={`pill ${item.removed_at === null ? TONES[item.state] : "wait"}`}>{stateOf(item)}</span>
               {item.message !== "" && <span className="small faint"> {item.message}</span>}
+              {(item.removed_at !== null || item.state === "failed") && <MakeAgain item={item} />}
             </>
           ),
         },
@@ -117,7 +118,32 @@ function ExportTable({ items }: { items: readonly Export[] }) {
   );
 }
 
-function stateOf({ state, progress_permille }: Export): string {
+function MakeAgain({ item }: { item: Export }) {
+  const queries = useQueryClient();
+  const again = useMutation({
+    mutationFn: () =>
+      unwrap(client.POST("/api/v1/exports/{export_id}/again", { params: { path: { export_id: item.id } } })),
+    onSuccess: () => queries.invalidateQueries({ queryKey: ["reports", "exports"] }),
+    onError: toastError,
+  });
+  return (
+    <>
+      {" "}
+      <Button
+        size="compact-sm"
+        variant="default"
+        aria-label={`Make ${item.file_name} again`}
+        loading={again.isPending}
+        onClick={() => again.mutate()}
+      >
+        Make again
+      </Button>
+    </>
+  );
+}
+
+function stateOf({ state, progress_permille, removed_at }: Export): string {
+  if (removed_at !== null) return "file removed";
   return state === "running" ? `running ${Math.floor(progress_permille / 10)}%` : state;
 }
 

@@ -51,8 +51,8 @@ describe("scheduled deliveries", () => {
         "delivery-schedules",
         { organization: "ai-company", dataset: "charges", format: "csv", frequency: "daily", target: "finance-share" },
       ],
-      ["DELETE", "delivery-schedules/01a1fd00-0000-7000-8000-0000000000d1", undefined],
-      ["POST", "deliveries/01a1fd00-0000-7000-8000-0000000000d9/repeat", undefined],
+      ["DELETE", "delivery-schedules/01a1fd00-0000-7000-8000-0000000000d1", null],
+      ["POST", "deliveries/01a1fd00-0000-7000-8000-0000000000d9/repeat", null],
     ]);
   });
 

@@ -21,12 +21,23 @@ describe("exports of charges", () => {
       expect.stringContaining("charges-ai-company-20261001-20261101.csvqueued–"),
       expect.stringContaining("charges-ai-company-20261001-20261101.csvrunning 34%–"),
       expect.stringContaining("charges-ai-company-20261001-20261101.parquetdone1,234,56748.1 MB"),
+      expect.stringContaining("charges-ai-company-20260901-20261001.csvfile removed Make again"),
       expect.stringContaining("failed A spreadsheet has at most 1,048,575 rows."),
     ]);
     expect(within(table).getAllByRole("link").map((link) => link.getAttribute("href"))).toEqual([
       "/api/v1/exports/e3/file",
     ]);
     expect(await accessibilityFaults(await theCard())).toEqual([]);
+  });
+
+  it("makes a removed file again", async () => {
+    const { user, requests } = open(PAGE);
+    await user.click(
+      await within(await theCard()).findByRole("button", { name: "Make charges-ai-company-20260901-20261001.csv again" }),
+    );
+    expect(requests.filter(({ method }) => method === "POST").map(({ path }) => path.split("/v1/")[1])).toEqual([
+      "exports/e5/again",
+    ]);
   });
 
   it("requests the period of the report in the chosen format", async () => {

@@ -105,7 +105,7 @@ class DeliveryScheduleDetail(APIView):
     @extend_schema(
         operation_id="end_delivery_schedule",
         summary="End a schedule of deliveries",
-        description="What was delivered stays. A second request changes nothing.",
+        description="Delivered files stay. A second request changes nothing.",
         responses=answers({204: None}, 403, 404),
     )
     def delete(self, request: Request, delivery_schedule_id: UUID) -> Response:

@@ -78,6 +78,9 @@ class ExportSerializer(serializers.Serializer[Export]):
     requested_by = serializers.CharField(source="requested_by.login")
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
+    removed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the file was deleted; it can be made again"
+    )
     file_name = serializers.CharField()
     manifest = ExportManifestSerializer(allow_null=True, help_text="null until it is done")
 

@@ -12,7 +12,7 @@ from exports.api.delivery_views import (
     DeliveryScheduleList,
     DeliveryTargetList,
 )
-from exports.api.views import ExportDetail, ExportFile, ExportList
+from exports.api.views import ExportDetail, ExportFile, ExportList, ExportRepetition
 
 urlpatterns: list[URLPattern] = [
     path("charge-audits", ChargeAuditList.as_view()),
@@ -23,5 +23,6 @@ urlpatterns: list[URLPattern] = [
     path("delivery-targets", DeliveryTargetList.as_view()),
     path("exports", ExportList.as_view()),
     path("exports/<uuid:export_id>", ExportDetail.as_view()),
+    path("exports/<uuid:export_id>/again", ExportRepetition.as_view()),
     path("exports/<uuid:export_id>/file", ExportFile.as_view()),
 ]

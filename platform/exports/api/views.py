@@ -16,11 +16,17 @@ from rest_framework.views import APIView
 
 from exports.api.downloads import FileResponse
 from exports.api.serializers import ExportCreateSerializer, ExportSerializer
-from exports.requests import export_by_id, finished_file, request_export, visible_exports
+from exports.requests import (
+    export_by_id,
+    finished_file,
+    make_again,
+    request_export,
+    visible_exports,
+)
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once
-from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
+from webapi.paging import page_body, page_by_id, refuse_body, refuse_unknown_parameters
 from webapi.parameters import PageParameters
 from webapi.serializers import IDEMPOTENCY_KEY, answers, etag_header, page_of
 
@@ -93,6 +99,29 @@ class ExportDetail(APIView):
         """Return the export."""
         refuse_unknown_parameters(request, set())
         return Response(ExportSerializer(export_by_id(actor_from(request), export_id)).data)
+
+
+class ExportRepetition(APIView):
+    """The repetition of an export."""
+
+    @extend_schema(
+        operation_id="repeat_export",
+        summary="Make a removed or failed file again",
+        description="It is a new export of the same moment.",
+        request=None,
+        parameters=[IDEMPOTENCY_KEY],
+        responses=answers({201: ExportSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, export_id: UUID) -> Response:
+        """Request the file again."""
+        refuse_unknown_parameters(request, set())
+        refuse_body(request)
+        actor, now = actor_from(request), SystemClock().now()
+
+        def act() -> tuple[int, dict[str, Any]]:
+            return 201, dict(ExportSerializer(make_again(export_id, actor=actor, now=now)).data)
+
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 class ExportFile(APIView):

@@ -29,6 +29,7 @@ def an_export(**changes: Any) -> dict[str, Any]:
         "progress_permille": 0,
         "message": "",
         "created_at": "2026-11-21T12:00:00Z",
+        "removed_at": None,
         "manifest": None,
         **changes,
     }
@@ -73,6 +74,16 @@ def test_audits_show_what_differs(server: Server) -> None:
     assert (sent["month"], sent["organization"]) == ("2026-10", "ai-company")
     server.routes["GET charge-audits"] = {"items": [], "next": None}
     assert "No audits yet" in server.run("export", "audits").err
+
+
+def test_a_removed_file_is_named_and_made_again(server: Server) -> None:
+    server.routes["GET exports"] = {
+        "items": [{**DONE, "removed_at": "2026-12-21T12:00:00Z"}],
+        "next": None,
+    }
+    assert "file removed" in server.run("export", "list").out
+    server.routes[f"POST exports/{ID}/again"] = an_export(id="other")
+    assert server.run("export", "again", ID).out == "other\n"
 
 
 def test_create_prints_the_id(server: Server) -> None:

@@ -29,7 +29,7 @@ from exports import requests, running
 from exports.api.downloads import FileResponse
 from exports.files import file_of, part_of
 from exports.models import Export
-from exports.requests import request_export
+from exports.requests import finished_file, make_again, request_export
 from exports.running import drop_old, run_next
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from quotas.models import Quota
@@ -263,8 +263,31 @@ def test_old_files_are_deleted(company: Company, settings: LazySettings) -> None
     assert drop_old(LATER) == 1
     assert [file_of(one.pk).exists() for one in (first, second)] == [False, True]
     assert drop_old(LATER + timedelta(days=30)) == 0
-    assert drop_old(LATER + timedelta(days=30, seconds=1)) == 1
-    assert not Export.objects.exists()
+    late = LATER + timedelta(days=30, seconds=1)
+    assert drop_old(late) == 1
+    assert list(Export.objects.order_by("pk").values_list("removed_at", flat=True)) == [LATER, late]
+    assert drop_old(late + timedelta(days=400)) == 0
+    assert Export.objects.get().removed_at == late
+
+
+def test_a_removed_file_is_made_again(company: Company) -> None:
+    """The new export is of the same moment, so the file is the same. A file that is there stays.
+
+    Planted: the moment of now; a second file beside one that is there."""
+    finance = finance_of(company)
+    first = written(requested(finance, as_of=at(1_800)))
+    with pytest.raises(Conflict, match="The file is there or is being written"):
+        make_again(first.pk, actor=finance, now=LATER)
+    drop_old(LATER + timedelta(days=31))
+    first.refresh_from_db()
+    with pytest.raises(NotFound, match="The file was removed"):
+        finished_file(first)
+    answer = by_token(finance.user).post(f"exports/{first.pk}/again", None)
+    assert answer.status_code == 201
+    again = written(Export.objects.get(pk=answer.json()["id"]), LATER + timedelta(days=31))
+    assert (again.as_of, again.sha256) == (at(1_800), first.sha256)
+    with pytest.raises(IntegrityError, match="only_a_file_is_removed"), transaction.atomic():
+        Export.objects.filter(pk=requested(finance).pk).update(removed_at=LATER)
 
 
 def test_large_files_of_an_organization_are_deleted_before_those_of_others(
@@ -279,7 +302,7 @@ def test_large_files_of_an_organization_are_deleted_before_those_of_others(
     large = [an_export_of_a_mib(company.organization, finance) for _ in range(4)]
     settings.EXPORTS_KEPT_MIB = 3
     assert drop_old(LATER) == 2
-    kept = set(Export.objects.values_list("pk", flat=True))
+    kept = set(Export.objects.filter(removed_at=None).values_list("pk", flat=True))
     assert kept == {small.pk, large[2].pk, large[3].pk}
 
 
