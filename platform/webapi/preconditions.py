@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from primitives.errors import PreconditionFailed, PreconditionRequired
 
@@ -42,6 +45,21 @@ def required_version(request: Request) -> int:
             'If-Match must be one ETag as we sent it, for example "v3".', given=header[:60]
         )
     return int(match[1])
+
+
+def tagged(response: Response) -> Response:
+    """Return the response with the ETag of its body's `version`."""
+    response.headers["ETag"] = etag_of(response.data["version"])
+    return response
+
+
+@contextmanager
+def showing_current(show: Callable[[], Any]) -> Iterator[None]:
+    """Give a PreconditionFailed of the block the `current` state, as `show` returns it."""
+    try:
+        yield
+    except PreconditionFailed as stale:
+        raise PreconditionFailed(stale.detail, current=show()) from stale
 
 
 def refuse_stale(given: int, current: int, *, body: Any) -> None:

@@ -36,7 +36,7 @@ from quotas.api.fleet_serializers import (
 from quotas.fleet import administrator, pool_rows
 from quotas.pushes import check_changed, delete_never_used
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import (
     Page,
     page_body,
@@ -85,14 +85,7 @@ class PoolList(APIView):
             pool = add_pool(**body.validated_data, by=by, now=now)
             return 201, shown_pool(pool, actor=actor)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status)
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 class PoolDetail(APIView):
@@ -206,14 +199,7 @@ class ClusterList(APIView):
                 cluster, [], actor=actor, now=now, quarantine=open_quarantine()
             )
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status)
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 class ClusterDetail(APIView):

@@ -28,7 +28,7 @@ from quotas.api.paging_by_key import page_by_key
 from quotas.fleet import administrator, may_manage_clusters
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import Page, page_body, refuse_unknown_parameters
 from webapi.parameters import PageParameters, text
 from webapi.serializers import (
@@ -207,14 +207,7 @@ def _ask(
         (shown,) = _shown([node], actor)
         return 202, shown
 
-    status, answer, _ = answer_once(
-        principal_id=actor.user.pk,
-        key=idempotency_key(request),
-        fingerprint=fingerprint_of(request),
-        now=now,
-        act=act,
-    )
-    return Response(answer, status=status)
+    return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 def _shown(nodes: Iterable[ClusterNode], actor: Actor) -> list[dict[str, Any]]:

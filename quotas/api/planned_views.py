@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import PreconditionFailed
 from quotas.api.planned_serializers import (
     PlannedChangeCreateSerializer,
     PlannedChangeSerializer,
@@ -29,7 +28,7 @@ from quotas.planned_changes import (
 )
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import (
     page_body,
     page_by_id,
@@ -37,7 +36,7 @@ from webapi.paging import (
     refuse_unknown_parameters,
 )
 from webapi.parameters import PageParameters, choice
-from webapi.preconditions import required_etag
+from webapi.preconditions import required_etag, showing_current
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
     answers,
@@ -108,15 +107,10 @@ class PlannedChangeList(APIView):
             )
             return 201, shown_change(planned_by_id(actor, planned.pk), actor=actor)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        etag = etag_of_planned(planned_by_id(actor, UUID(str(answer["id"]))))
-        return Response(answer, status=status, headers={"ETag": etag})
+        response = respond_once(request, principal_id=actor.user.pk, now=now, act=act)
+        planned = planned_by_id(actor, UUID(str(response.data["id"])))
+        response.headers["ETag"] = etag_of_planned(planned)
+        return response
 
 
 class PlannedChangeDetail(APIView):
@@ -153,11 +147,8 @@ class PlannedChangeApply(APIView):
         actor = actor_from(request)
         refuse_body(request)
         now = SystemClock().now()
-        try:
+        with showing_current(lambda: shown_change(planned_by_id(actor, planned_id), actor=actor)):
             apply_planned(planned_id, if_match=required_etag(request), actor=actor, now=now)
-        except PreconditionFailed as stale:
-            current = shown_change(planned_by_id(actor, planned_id), actor=actor)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return _answer(actor, planned_id)
 
 

@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import PreconditionFailed
 from quotas.api.serializers import (
     InstallationPolicySerializer,
     InstallationPolicyUpdateSerializer,
@@ -35,14 +34,14 @@ from quotas.policies import (
 from tenants.access import Actor, visible, visible_node
 from tenants.api.authentication import actor_from
 from tenants.roles import Permission
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import (
     page_body,
     page_by_id,
     refuse_unknown_parameters,
 )
 from webapi.parameters import PageParameters, text
-from webapi.preconditions import etag_of, required_version
+from webapi.preconditions import etag_of, required_version, showing_current, tagged
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
     answers,
@@ -84,15 +83,13 @@ class InstallationPolicyDetail(APIView):
         actor = actor_from(request)
         body = InstallationPolicyUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: _installation()):
             change_installation_policy(
                 body.validated_data,
                 actor=actor,
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            raise PreconditionFailed(stale.detail, current=_installation()) from stale
         return _answer(_installation())
 
 
@@ -124,7 +121,7 @@ class PolicyDetail(APIView):
         actor = actor_from(request)
         body = PolicyUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: _policy(actor, organization_id)):
             change_policy(
                 organization_id,
                 body.validated_data,
@@ -132,9 +129,6 @@ class PolicyDetail(APIView):
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = _policy(actor, organization_id)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return _answer(_policy(actor, organization_id))
 
 
@@ -195,14 +189,7 @@ class PriorityClassList(APIView):
             )
             return 201, _class(actor, made.pk)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status, headers={"ETag": etag_of(answer["version"])})
+        return tagged(respond_once(request, principal_id=actor.user.pk, now=now, act=act))
 
 
 class PriorityClassDetail(APIView):
@@ -233,7 +220,7 @@ class PriorityClassDetail(APIView):
         actor = actor_from(request)
         body = PriorityClassUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: _class(actor, class_id)):
             change_priority_class(
                 class_id,
                 body.validated_data,
@@ -241,8 +228,6 @@ class PriorityClassDetail(APIView):
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            raise PreconditionFailed(stale.detail, current=_class(actor, class_id)) from stale
         return _answer(_class(actor, class_id))
 
     @extend_schema(
@@ -256,15 +241,13 @@ class PriorityClassDetail(APIView):
         """Remove a priority class. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
-        try:
+        with showing_current(lambda: _class(actor, class_id)):
             remove_priority_class(
                 class_id,
                 actor=actor,
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            raise PreconditionFailed(stale.detail, current=_class(actor, class_id)) from stale
         return Response(status=204)
 
 

@@ -26,7 +26,7 @@ from quotas.pushes import (
     withdraw_acceptance,
 )
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
 from webapi.parameters import PageParameters
 from webapi.serializers import (
@@ -164,14 +164,7 @@ class QuotaPushList(APIView):
             )
             return 201, QuotaPushSerializer(push_by_id(cluster, push.pk)).data
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status)
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 class QuotaPushDetail(APIView):

@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import PreconditionFailed
 from quotas.models import TIME_LIMIT_S_MAX, TimeLimit
 from quotas.time_limits import (
     LimitEdit,
@@ -27,10 +26,10 @@ from quotas.time_limits import (
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from tenants.names import SLUG_LENGTH_MAX
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
 from webapi.parameters import PageParameters
-from webapi.preconditions import etag_of, required_version
+from webapi.preconditions import etag_of, required_version, showing_current, tagged
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
     StrictSerializer,
@@ -151,14 +150,7 @@ class TimeLimitList(APIView):
             made = create_limit(body.to_owner(), body.to_edit(), actor=actor, now=now)
             return 201, _shown(made, actor)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status, headers={"ETag": etag_of(answer["version"])})
+        return tagged(respond_once(request, principal_id=actor.user.pk, now=now, act=act))
 
 
 class TimeLimitDetail(APIView):
@@ -189,7 +181,7 @@ class TimeLimitDetail(APIView):
         actor = actor_from(request)
         body = TimeLimitUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: _shown(visible_limit(actor, limit_id), actor)):
             change_limit(
                 limit_id,
                 body.to_edit(),
@@ -197,9 +189,6 @@ class TimeLimitDetail(APIView):
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = _shown(visible_limit(actor, limit_id), actor)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return _answer(limit_id, actor)
 
     @extend_schema(
@@ -212,16 +201,13 @@ class TimeLimitDetail(APIView):
         """Remove time limits. A 412 has the `current` ones."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
-        try:
+        with showing_current(lambda: _shown(visible_limit(actor, limit_id), actor)):
             remove_limit(
                 limit_id,
                 actor=actor,
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = _shown(visible_limit(actor, limit_id), actor)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return Response(status=204)
 
 

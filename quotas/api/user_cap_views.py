@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import PreconditionFailed
 from primitives.units import MGPU_MAX
 from quotas.models import UserCap
 from quotas.user_caps import (
@@ -26,10 +25,10 @@ from quotas.user_caps import (
 )
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
 from webapi.parameters import PageParameters, text
-from webapi.preconditions import etag_of, required_version
+from webapi.preconditions import etag_of, required_version, showing_current, tagged
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
     StrictSerializer,
@@ -138,14 +137,7 @@ class UserCapList(APIView):
             cap_mgpu = body.validated_data["cap_mgpu"]
             return 201, _shown(create_cap(body.to_owner(), cap_mgpu, actor=actor, now=now), actor)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status, headers={"ETag": etag_of(answer["version"])})
+        return tagged(respond_once(request, principal_id=actor.user.pk, now=now, act=act))
 
 
 class UserCapDetail(APIView):
@@ -176,7 +168,7 @@ class UserCapDetail(APIView):
         actor = actor_from(request)
         body = UserCapUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: _shown(visible_cap(actor, cap_id), actor)):
             cap = change_cap(
                 cap_id,
                 body.validated_data["cap_mgpu"],
@@ -184,9 +176,6 @@ class UserCapDetail(APIView):
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = _shown(visible_cap(actor, cap_id), actor)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return _answer(cap, actor)
 
     @extend_schema(
@@ -199,16 +188,13 @@ class UserCapDetail(APIView):
         """Remove the cap. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
-        try:
+        with showing_current(lambda: _shown(visible_cap(actor, cap_id), actor)):
             remove_cap(
                 cap_id,
                 actor=actor,
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = _shown(visible_cap(actor, cap_id), actor)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return Response(status=204)
 
 

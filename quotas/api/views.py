@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import PreconditionFailed
 from quotas.administration import change_quota, create_quota, named_pool
 from quotas.api.paging_by_key import page_by_key
 from quotas.api.serializers import (
@@ -25,7 +24,7 @@ from quotas.queries import quota_rows, visible_quotas
 from tenants.access import Actor, get_visible, under, visible_node
 from tenants.api.authentication import actor_from
 from tenants.roles import Permission
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import (
     Page,
     page_body,
@@ -33,7 +32,7 @@ from webapi.paging import (
     refuse_unknown_parameters,
 )
 from webapi.parameters import PageParameters, text
-from webapi.preconditions import etag_of, required_version
+from webapi.preconditions import etag_of, required_version, showing_current, tagged
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
     answers,
@@ -106,14 +105,7 @@ class QuotaList(APIView):
             )
             return 201, _shown(actor, quota.pk)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status, headers={"ETag": etag_of(answer["version"])})
+        return tagged(respond_once(request, principal_id=actor.user.pk, now=now, act=act))
 
 
 class QuotaDetail(APIView):
@@ -146,7 +138,7 @@ class QuotaDetail(APIView):
         actor = actor_from(request)
         body = QuotaUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: _shown(actor, quota_id)):
             change_quota(
                 quota_id,
                 body.to_edit(),
@@ -155,8 +147,6 @@ class QuotaDetail(APIView):
                 reason=body.validated_data["reason"],
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            raise PreconditionFailed(stale.detail, current=_shown(actor, quota_id)) from stale
         shown = _shown(actor, quota_id)
         return Response(shown, headers={"ETag": etag_of(shown["version"])})
 

@@ -38,7 +38,7 @@ from primitives.clock import SystemClock
 from quotas.administration import named_pool
 from tenants.access import under, visible_node
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters, uuid_or_refuse
 from webapi.parameters import PageParameters, choice, text
 from webapi.preconditions import etag_of, required_version
@@ -292,14 +292,12 @@ def _created(request: Request, body: Any, act: Callable[[], dict[str, Any]]) -> 
     refuse_unknown_parameters(request, set())
     actor = actor_from(request)
     body.is_valid(raise_exception=True)
-    status, answer, _ = answer_once(
+    return respond_once(
+        request,
         principal_id=actor.user.pk,
-        key=idempotency_key(request),
-        fingerprint=fingerprint_of(request),
         now=SystemClock().now(),
         act=lambda: (201, act()),
     )
-    return Response(answer, status=status)
 
 
 def _note_in(request: Request) -> str:

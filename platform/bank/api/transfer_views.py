@@ -28,7 +28,7 @@ from primitives.clock import SystemClock
 from quotas.administration import named_pool
 from tenants.access import visible_node
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
 from webapi.parameters import PageParameters, choice, text
 from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
@@ -101,14 +101,7 @@ class TransferList(APIView):
             transfer = transfer_credits(asked, actor=actor, now=now)
             return 201, shown_transfer(transfer, actor=actor)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status)
+        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 class TransferApproval(APIView):

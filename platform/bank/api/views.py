@@ -26,7 +26,7 @@ from bank.settling import zone_of
 from bank.statements import credits_in, statement_of
 from bank.switching import bank_of, change_bank
 from primitives.clock import SystemClock
-from primitives.errors import FieldError, InvalidRequest, PreconditionFailed
+from primitives.errors import FieldError, InvalidRequest
 from quotas.administration import named_pool
 from tenants.access import Actor, visible_node
 from tenants.api.authentication import actor_from
@@ -34,7 +34,7 @@ from tenants.models import Node, NodeKind
 from webapi.formats import CsvRenderer, NamedFormats
 from webapi.paging import refuse_unknown_parameters
 from webapi.parameters import Parameters, choice, text
-from webapi.preconditions import etag_of, required_version
+from webapi.preconditions import etag_of, required_version, showing_current
 from webapi.serializers import answers, etag_header, if_match_header
 
 _IF_MATCH = if_match_header("The ETag of the version on which the change is based")
@@ -195,7 +195,7 @@ class CreditBankDetail(APIView):
         actor = actor_from(request)
         body = CreditBankUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: CreditBankSerializer(bank_of(actor, organization_id)).data):
             bank = change_bank(
                 organization_id,
                 body.validated_data,
@@ -203,7 +203,4 @@ class CreditBankDetail(APIView):
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = CreditBankSerializer(bank_of(actor, organization_id)).data
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return Response(CreditBankSerializer(bank).data, headers={"ETag": etag_of(bank.version)})

@@ -28,13 +28,12 @@ from budgets.api.serializers import (
 )
 from budgets.models import Budget, BudgetAlert
 from primitives.clock import SystemClock
-from primitives.errors import PreconditionFailed
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
-from webapi.idempotency import answer_once, fingerprint_of, idempotency_key
+from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
 from webapi.parameters import PageParameters, text, uuid
-from webapi.preconditions import etag_of, required_version
+from webapi.preconditions import etag_of, required_version, showing_current, tagged
 from webapi.serializers import IDEMPOTENCY_KEY, answers, etag_header, if_match_header, page_of
 
 _IF_MATCH = if_match_header("The ETag of the version on which the change is based")
@@ -93,14 +92,7 @@ class BudgetList(APIView):
             made = create_budget(body.to_new(), body.to_edit(), actor=actor, now=now)
             return 201, _one(made, actor)
 
-        status, answer, _ = answer_once(
-            principal_id=actor.user.pk,
-            key=idempotency_key(request),
-            fingerprint=fingerprint_of(request),
-            now=now,
-            act=act,
-        )
-        return Response(answer, status=status, headers={"ETag": etag_of(answer["version"])})
+        return tagged(respond_once(request, principal_id=actor.user.pk, now=now, act=act))
 
 
 class BudgetDetail(APIView):
@@ -132,7 +124,7 @@ class BudgetDetail(APIView):
         actor = actor_from(request)
         body = BudgetUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        try:
+        with showing_current(lambda: _one(visible_budget(actor, budget_id), actor)):
             budget = change_budget(
                 budget_id,
                 body.to_edit(),
@@ -140,9 +132,6 @@ class BudgetDetail(APIView):
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = _one(visible_budget(actor, budget_id), actor)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return _answer(budget, actor)
 
     @extend_schema(
@@ -156,16 +145,13 @@ class BudgetDetail(APIView):
         """Remove the budget. A 412 has the `current` one."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
-        try:
+        with showing_current(lambda: _one(visible_budget(actor, budget_id), actor)):
             remove_budget(
                 budget_id,
                 actor=actor,
                 if_version=required_version(request),
                 now=SystemClock().now(),
             )
-        except PreconditionFailed as stale:
-            current = _one(visible_budget(actor, budget_id), actor)
-            raise PreconditionFailed(stale.detail, current=current) from stale
         return Response(status=204)
 
 
