@@ -118,6 +118,7 @@ unit: environment ## Tests of single modules
 
 laws: environment ## The laws on examples that nobody has tried yet
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/billing/test_chargeback_laws.py \
+		tests/integration/test_accounts_machine.py \
 		--hypothesis-profile=new-examples
 
 PURE = $(shell $(BIN)/python tests/pure_folders.py)

@@ -33,6 +33,7 @@ from tenants.roles import Role
 pytestmark = pytest.mark.django_db
 
 NOW = DAY + timedelta(days=1, hours=14)
+DAY_S = 86_400
 #: After the last event of the meter was recorded.
 AFTER = LATER + timedelta(hours=1)
 
@@ -237,3 +238,58 @@ def test_a_cluster_has_its_runs_as_long_as_its_kind_says() -> None:
     marks_days = publishing._FORGOTTEN_KEPT_S // 86_400
     assert 35 < (kind_named("local").account_days or 0) <= kept_days + marks_days
     assert kind_named("slurm").account_days is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("none", []),
+        ("the start twice", []),
+        ("the start dropped", [("nlp", "only_in_account", 4_800_000)]),
+        ("the end dropped", [("nlp", "still_running", -8_000 * (DAY_S - 600))]),
+        ("the start 30 s late", [("nlp", "start_differs", 240_000)]),
+        ("the end 30 s early", [("nlp", "end_differs", 240_000)]),
+        ("half of the size", [("nlp", "gpus_differ", 2_400_000)]),
+        (
+            "another team",
+            [("nlp", "account_differs", 4_800_000), ("vision", "account_differs", -4_800_000)],
+        ),
+    ],
+)
+def test_a_fault_of_the_meters_events_is_found_and_named(
+    fault: str, found: list[tuple[str, str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two attempts was metered with a fault; the differences leave no rest.
+
+    Against: the other attempt named, too.
+    """
+    company = a_company()
+    sound = a_metered_attempt(company.nlp, 0, 600)
+    team = company.vision if fault == "another team" else company.nlp
+    broken = a_metered_attempt(team, None, None)
+    events = [Observed(broken.pk, "started", at(0)), Observed(broken.pk, "ended", at(600))]
+    if fault == "the start twice":
+        events.insert(0, events[0])
+    elif fault == "the start dropped":
+        del events[0]
+    elif fault == "the end dropped":
+        del events[1]
+    elif fault == "the start 30 s late":
+        events[0] = replace(events[0], at=at(30))
+    elif fault == "the end 30 s early":
+        events[1] = replace(events[1], at=at(570))
+    elif fault == "half of the size":
+        events.append(Observed(broken.pk, "sized", at(0), mgpu=4_000))
+    for event in events:
+        record_observed([event], LATER)
+    account = AnAccount(a_run_of(sound), a_run_of(broken))
+    row = a_compared_day(monkeypatch, company.cluster, account, AFTER)
+    differences = [
+        (one.account.rpartition("_")[2], each["cause"], each["mgpu_s"], each["attempt"])
+        for one in row.accounts.order_by("account")
+        for each in one.differences
+    ]
+    assert differences == [(*one, str(broken.pk)) for one in found]
+    for one in row.accounts.all():
+        rest = one.accounted_mgpu_s - one.metered_mgpu_s
+        assert sum(each["mgpu_s"] for each in one.differences) == rest
