@@ -62,6 +62,8 @@ NOT_STARTED = "not_started"
 NOT_STARTED_MAX = 10
 
 
+#: The end of a job that was stopped at its cost cap.
+COST_CAP_REACHED = "cost_cap_reached"
 #: In `requeue_on`: the job reached its time limit. All other entries are exit codes.
 TIME_LIMIT = "time_limit"
 #: Outcomes of attempts that may be requeued for their exit code.
@@ -90,6 +92,7 @@ def verdict(
     - A preempted job is requeued even after exit code 0: after a notice that means "saved", not
       "done".
     - A fault of the cluster requeues the job, after at most ten earlier faults (`earlier`).
+    - A job that was stopped at its cost cap fails, whatever its exit code.
     - A job that may not be requeued fails with the reason.
     - An attempt that was withdrawn unstarted requeues the job. After ten earlier ones the job is
       held.
@@ -116,6 +119,8 @@ def verdict(
         return natural[outcome]
     if is_cancelled:
         return Verdict(S.CANCELLED, "cancelled_by_user")
+    if stop_reason == StopReason.COST_CAP:
+        return Verdict(S.FAILED, COST_CAP_REACHED)
     if outcome == NOT_STARTED:
         return Verdict(S.QUEUED if earlier < NOT_STARTED_MAX else S.HELD, NOT_STARTED)
     if is_native and is_requeueable:

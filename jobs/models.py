@@ -38,6 +38,8 @@ MEMORY_MIB_PER_NODE_MAX = 1 << 30
 #: Limits of restarts after ends in `Job.requeue_on`, and of the list itself.
 REQUEUES_DEFAULT = 10
 REQUEUES_MAX = 1_000
+#: A billion currency units.
+COST_CAP_NANO_MAX = 10**18
 REQUEUE_CAUSES_MAX = 16
 
 
@@ -216,6 +218,7 @@ class Job(models.Model):
     is_requeueable = models.BooleanField(default=True)
     requeue_on = ArrayField(models.CharField(max_length=10), default=list)
     requeue_max = models.IntegerField(default=REQUEUES_DEFAULT)
+    cost_cap_nano = models.BigIntegerField(null=True)
     state = models.CharField(max_length=10, choices=JobState.choices)
     submitted_at = models.DateTimeField()
     begin_at = models.DateTimeField(null=True)
@@ -292,6 +295,11 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(requeue_max__gte=1, requeue_max__lte=REQUEUES_MAX),
                 name="job_is_requeued_a_bounded_number_of_times",
+            ),
+            models.CheckConstraint(
+                condition=Q(cost_cap_nano=None)
+                | Q(cost_cap_nano__gte=1, cost_cap_nano__lte=COST_CAP_NANO_MAX),
+                name="job_cost_cap_is_in_range",
             ),
             models.CheckConstraint(
                 condition=Q(time_limit_s=None) | Q(time_limit_s__gte=1),
@@ -538,6 +546,7 @@ class StopReason(models.TextChoices):
     PREEMPTED = "preempted"
     WITHDRAWN = "withdrawn"
     REQUEUED = "requeued"
+    COST_CAP = "cost_cap"
 
 
 def attempt_id(job_id: UUID, number: int) -> UUID:

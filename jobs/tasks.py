@@ -8,6 +8,7 @@ from celery import shared_task
 from django.core.management import call_command
 
 from jobs.arbitration.recording import forget_old_cycles
+from jobs.execution.cost_caps import stop_at_cost_caps
 from jobs.execution.retention import forget_ended_attempts, forget_old_reasons
 from jobs.recurring import runs
 from outbox.delivery import drop_delivered
@@ -34,6 +35,12 @@ def drop_what_is_done() -> None:
 def submit_due_runs() -> None:
     """Submit the due runs of schedules, up to two hundred. Others follow the next time."""
     runs.submit_due_runs(now=SystemClock().now())
+
+
+@shared_task
+def stop_jobs_at_cost_caps() -> None:
+    """Stop the running jobs whose charge has reached their cost cap."""
+    stop_at_cost_caps(SystemClock().now())
 
 
 @shared_task

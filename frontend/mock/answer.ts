@@ -580,6 +580,7 @@ function theAlternatives(job: JobDetail): JobAlternatives {
     appends_output: job.appends_output,
     is_singleton: job.is_singleton,
     requeue_max: job.requeue_max,
+    cost_cap_nano: job.cost_cap_nano ?? undefined,
     signal_ahead_s: job.signal_ahead_s ?? undefined,
     signals_shell_only: job.signals_shell_only,
     environment: job.environment ?? undefined,
@@ -685,6 +686,7 @@ function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean)
       error_file: request.error_file ?? null,
       appends_output: request.appends_output ?? false,
       requeue_max: request.requeue_max ?? 10,
+      cost_cap_nano: request.cost_cap_nano ?? null,
       signal_ahead_s: request.signal_ahead_s ?? null,
       signals_shell_only: request.signals_shell_only ?? false,
       held: request.held ?? false,
@@ -706,6 +708,7 @@ function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean)
     pool: job.pool,
     cost_per_hour_nano: planned * 2_000_000,
     currency: "EUR",
+    cost_cap_after_s: request.cost_cap_nano == null ? null : Math.ceil((request.cost_cap_nano * 3600) / (planned * 2_000_000)),
     budgets: theBudgets().slice(0, 2).map(({ id, name, node, measure, currency, policy, limit, state }) => ({
       id,
       name,

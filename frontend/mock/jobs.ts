@@ -99,6 +99,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     notice_signal: "TERM",
     requeue_on: [],
     requeue_max: 10,
+    cost_cap_nano: null,
     signal_ahead_s: null,
     signals_shell_only: false,
     notes: [],

@@ -296,6 +296,7 @@ def plan_body(preview: Preview) -> dict[str, Any]:
         "pool": preview.pool,
         "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
         "currency": None if preview.cost is None else preview.cost[1],
+        "cost_cap_after_s": preview.cost_cap_after_s,
         "budgets": [_budget_effect(one) for one in preview.budgets],
     }
 

@@ -391,4 +391,9 @@ class JobPlanSerializer(serializers.Serializer[Any]):
     )
     cost_per_hour_nano = serializers.IntegerField(allow_null=True)
     currency = serializers.CharField(allow_null=True)
+    cost_cap_after_s = serializers.IntegerField(
+        allow_null=True,
+        help_text="Seconds of run after which it reaches its cost cap at present prices; null: it "
+        "has none, or no price",
+    )
     budgets = BudgetEffectSerializer(many=True, help_text="Those of them that you may see")

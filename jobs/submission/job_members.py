@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from arbiter.api.snapshot import Level
 from connectors.workload_checks import ARGUMENTS_MAX, PATH_CHARACTERS_MAX, RANKS_MAX
 from jobs.models import (
+    COST_CAP_NANO_MAX,
     CPUS_PER_NODE_MAX,
     MEMORY_MIB_PER_NODE_MAX,
     POOLS_MAX,
@@ -219,6 +220,16 @@ class JobMembers(BaseModel):
         le=REQUEUES_MAX,
         description="How often the job is queued again after an end in `requeue_on`. Then this "
         "end is its own",
+    )
+    cost_cap_nano: Annotated[
+        int | None,
+        Stored("The charge at which the job is stopped, in nano-currency", in_lists=False),
+    ] = Field(
+        None,
+        ge=1,
+        le=COST_CAP_NANO_MAX,
+        description="The charge at which the job gets its notice and ends, in nano-currency of "
+        "the organization's rate card. All its attempts count",
     )
     checkpoint_path: Annotated[_Path | None, Stored()] = Field(None, description="Absolute path")
     cluster: _Name | None = Field(None, description="Pin the job to this cluster")

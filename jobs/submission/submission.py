@@ -20,6 +20,7 @@ from jobs.queue.dependencies import array_states, open_dependencies
 from jobs.queue.reason_documents import held_sentence
 from jobs.queue.reason_lines import note_held
 from jobs.submission.begin_times import begin_of
+from jobs.submission.cost_caps import check_cost_cap
 from jobs.submission.fitting import Fleet, why_never
 from jobs.submission.job_arrays import insert_array
 from jobs.submission.job_members import stored_by
@@ -173,6 +174,7 @@ def resolve(request: JobRequest, *, actor: Actor) -> ResolvedRequest:
     offer = offer_to(team, actor.user)
     notes = request.notes
     try:
+        check_cost_cap(request, team)
         errors: list[FieldError] = []
         pools, notes = _pools(request, team, offer, notes, errors)
         errors.extend(_other_devices(request, pools))

@@ -74,6 +74,14 @@ class Preview:
     budgets: Sequence[BudgetEffect]
     explanation: dict[str, Any]
 
+    @property
+    def cost_cap_after_s(self) -> int | None:
+        """Return the seconds of run until the cost cap at `cost`; None without a cap or cost."""
+        cap_nano = self.resolved.request.cost_cap_nano
+        if cap_nano is None or self.cost is None or self.cost[0] == 0:
+            return None
+        return -(-cap_nano * 3_600 // self.cost[0])
+
 
 def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
     """Decide as if `request` were submitted now. Changes nothing.

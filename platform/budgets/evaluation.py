@@ -17,10 +17,11 @@ from zoneinfo import ZoneInfo
 from django.db import connection, transaction
 
 from bank.settling import zone_of
-from billing.spending import Span, spent_in
+from billing.spending import SPANS_MAX, Span, spent_in
 from budgets.alerts import alert
 from budgets.amounts import Rates, read_rates
 from budgets.models import (
+    AMOUNT_MAX,
     Budget,
     BudgetDay,
     BudgetEvaluation,
@@ -38,8 +39,6 @@ from tenants.places import Place, places_of
 
 #: An attempt that was granted in this time before an evaluation may not be committed yet.
 UNCERTAIN = timedelta(seconds=60)
-#: The most spans of one statement, so that it ends long before its time-out.
-SPANS_MAX = 2_000
 
 
 def organizations_with_budgets() -> list[UUID]:
@@ -260,8 +259,7 @@ def _count(moment: _Moment, needed: Mapping[UUID, set[date]]) -> dict[tuple[UUID
     pools = list(Pool.objects.values_list("pk", flat=True))
     users = {budget.user_id for budget in moment.budgets if budget.user_id is not None}
     of_nodes = {budget.pk for budget in moment.budgets if budget.user_id is None}
-    for days in _in_parts(sorted({day for _, day in found}), len(moment.places)):
-        spans, where = _spans(moment, days, needed)
+    for spans, where in _parts(moment, sorted({day for _, day in found}), needed):
         for wants, rows in (
             (of_nodes, spent_in(spans, pools) if of_nodes else ()),
             (needed.keys() - of_nodes, spent_in(spans, pools, users) if users else ()),
@@ -277,11 +275,15 @@ def _count(moment: _Moment, needed: Mapping[UUID, set[date]]) -> dict[tuple[UUID
     return found
 
 
-def _in_parts(days: Sequence[date], places: int) -> Iterable[Sequence[date]]:
-    """Yield the days in parts, so that one statement has at most `SPANS_MAX` spans or one day."""
-    size = max(1, min(31, SPANS_MAX // max(1, places)))
+def _parts(
+    moment: _Moment, days: Sequence[date], needed: Mapping[UUID, set[date]]
+) -> Iterable[tuple[list[Span], list[tuple[str, date]]]]:
+    """Yield the spans of all teams on these days, with path and day, for one statement each."""
+    size = max(1, min(31, SPANS_MAX // max(1, len(moment.places))))
     for first in range(0, len(days), size):
-        yield days[first : first + size]
+        spans, where = _spans(moment, days[first : first + size], needed)
+        for start in range(0, len(spans), SPANS_MAX):
+            yield spans[start : start + SPANS_MAX], where[start : start + SPANS_MAX]
 
 
 def _spans(
@@ -318,9 +320,9 @@ def _store_days(
 ) -> None:
     """Write the days whose use changed, into `stored` too."""
     changed = [
-        BudgetDay(budget_id=budget, day=day, used=used)
+        BudgetDay(budget_id=budget, day=day, used=min(used, AMOUNT_MAX))
         for (budget, day), used in counted.items()
-        if stored[budget].get(day) != used
+        if stored[budget].get(day) != min(used, AMOUNT_MAX)
     ]
     for one in changed:
         stored[one.budget_id][one.day] = one.used
@@ -344,12 +346,12 @@ def _state_of(
         as_of=moment.now,
         window_start=window.start,
         window_end=window.end,
-        used=used,
-        on_hold=on_hold,
+        used=min(used, AMOUNT_MAX),
+        on_hold=min(on_hold, AMOUNT_MAX),
         room_at=_room_at(budget, window, days, used + on_hold),
-        forecast_low=None if forecast is None else forecast.low,
-        forecast=None if forecast is None else forecast.middle,
-        forecast_high=None if forecast is None else forecast.high,
+        forecast_low=None if forecast is None else min(forecast.low, AMOUNT_MAX),
+        forecast=None if forecast is None else min(forecast.middle, AMOUNT_MAX),
+        forecast_high=None if forecast is None else min(forecast.high, AMOUNT_MAX),
     )
 
 

@@ -16,6 +16,8 @@ from tenants.models import Node, User
 
 #: A billion currency units, or 278 million GPU-hours. Sums of amounts stay far below 2 to the 63.
 LIMIT_MAX = 10**18
+#: The largest stored amount. A larger one is stored as this, which is above every limit.
+AMOUNT_MAX = 4 * LIMIT_MAX
 ROLLING_DAYS_MAX = 366
 
 

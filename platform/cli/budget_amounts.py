@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any
+
+from cli.errors import CliError
 
 #: The unit of an amount, by measure: what one of it is in the API's integers.
 UNITS = {"gpu_hours": 3_600_000, "credits": 3_600_000_000, "money": 1_000_000_000}
@@ -25,3 +28,14 @@ def bare_amount(budget: Mapping[str, Any], amount: int | None) -> str:
     scaled = abs(amount) * 10**digits // UNITS[budget["measure"]]
     whole, rest = divmod(scaled, 10**digits)
     return f"{'-' if amount < 0 and scaled else ''}{whole:,}.{rest:0{digits}d}"
+
+
+def integer_of(text: str, unit: int, option: str) -> int:
+    """Return an amount in the API's integers. Raises CliError unless it is a number above 0."""
+    try:
+        scaled = Decimal(text.replace(",", "")) * unit
+    except InvalidOperation:
+        scaled = Decimal(0)
+    if not scaled.is_finite() or scaled <= 0 or scaled != int(scaled):
+        raise CliError(f"{option} must be a number above 0, such as 5000 or 12.5, not {text!r}.")
+    return int(scaled)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from cli.api import Api
-from cli.budget_amounts import UNITS, amount_text, bare_amount
+from cli.budget_amounts import UNITS, amount_text, bare_amount, integer_of
 from cli.context import open_api
 from cli.errors import CliError
 from cli.output import Format, plain, print_data, print_fields, print_table, tell
@@ -146,7 +145,7 @@ def budgets_set(
     counts = found["measure"] if found else measure.value
     edit: dict[str, Any] = {}
     if limit is not None:
-        edit["limit"] = _integer(limit, UNITS[counts])
+        edit["limit"] = integer_of(limit, UNITS[counts], "--limit")
     if per is not None:
         edit |= _window(per)
     if at_limit is not None:
@@ -240,17 +239,6 @@ def _period(budget: dict[str, Any]) -> str:
     if budget["window"] == "rolling":
         return f"{budget['rolling_days']} days"
     return str(budget["window"])
-
-
-def _integer(text: str, unit: int) -> int:
-    """Return an amount in the API's integers. Raises CliError unless it is a number above 0."""
-    try:
-        scaled = Decimal(text.replace(",", "")) * unit
-    except InvalidOperation:
-        scaled = Decimal(0)
-    if not scaled.is_finite() or scaled <= 0 or scaled != int(scaled):
-        raise CliError(f"--limit must be a number above 0, such as 5000 or 12.5, not {text!r}.")
-    return int(scaled)
 
 
 def _window(text: str) -> dict[str, Any]:

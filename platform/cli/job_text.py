@@ -93,6 +93,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("class", job["priority_class"]),
             ("time limit", _limit(job["time_limit_s"])),
             ("requeued after", _requeued_after(job)),
+            ("cost cap", money(job["cost_cap_nano"]) if job.get("cost_cap_nano") else None),
             ("submitted", job["submitted_at"]),
             ("begins", job["begin_at"]),
             ("starts", "after other jobs of its name" if job.get("is_singleton") else None),
@@ -306,9 +307,19 @@ def print_plan(plan: Mapping[str, Any]) -> None:
             (f"guaranteed {_devices(job)}", gpus(plan["guaranteed_mgpu"]) + each),
             (f"borrowed {_devices(job)}", gpus(plan["borrowed_mgpu"]) + each),
             ("costs an hour", costs),
+            ("cost cap", _capped(plan)),
             *((f"budget {one['name']}", _left_after(one, job)) for one in plan["budgets"]),
         ]
     )
+
+
+def _capped(plan: Mapping[str, Any]) -> str | None:
+    """Return the cost cap of a plan, and after how long it is reached; None without one."""
+    cap_nano, after_s = plan["job"].get("cost_cap_nano"), plan.get("cost_cap_after_s")
+    if cap_nano is None:
+        return None
+    when = "" if after_s is None else f", reached after {duration(after_s)} at present prices"
+    return f"{money(cap_nano)}{when}"
 
 
 def _left_after(budget: Mapping[str, Any], job: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from cli.api import Api
+from cli.budget_amounts import UNITS, integer_of
 from cli.context import open_api
 from cli.errors import REFUSED, CliError, Refused
 from cli.job_lookup import job_or_array
@@ -182,6 +183,13 @@ def submit(
         int | None,
         typer.Option(help="How often it is queued again after such an end. Default: 10."),
     ] = None,
+    cost_cap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT",
+            help="Stop it with a notice once its charge reaches this, such as 50 or 12.50.",
+        ),
+    ] = None,
     hold: Annotated[bool, typer.Option("--hold", help="Submit the job on hold.")] = False,
     begin: Annotated[
         str | None,
@@ -284,6 +292,9 @@ def submit(
             "is_requeueable": False if no_requeue else None,
             "requeue_on": requeue_on or None,
             "requeue_max": requeue_max,
+            "cost_cap_nano": None
+            if cost_cap is None
+            else integer_of(cost_cap, UNITS["money"], "--cost-cap"),
             "held": True if hold else None,
             "begin_at": begin_time(begin, now=now_utc()),
             "is_singleton": True if singleton else None,

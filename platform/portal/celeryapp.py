@@ -39,6 +39,7 @@ app.conf.beat_schedule = {
     "audit-charges": _every(86_400.0, "exports.tasks.audit_charges"),
     "drop-old-exports": _every(3600.0, "exports.tasks.drop_old_exports"),
     "submit-due-runs": _every(15.0, "jobs.tasks.submit_due_runs"),
+    "stop-jobs-at-cost-caps": _every(30.0, "jobs.tasks.stop_jobs_at_cost_caps"),
     "drop-old-sessions": _every(3600.0, "jobs.tasks.drop_old_sessions"),
 }
 

@@ -23,6 +23,7 @@ STORED: dict[str, Any] = {
 STORED_ON_PAGES: dict[str, Any] = {
     "requeue_on": [],
     "requeue_max": 10,
+    "cost_cap_nano": None,
     "arguments": [],
     "folder": None,
     "output_file": None,

@@ -3123,6 +3123,7 @@ export interface components {
              *     * `preempted` - preempted
              *     * `withdrawn` - withdrawn
              *     * `requeued` - requeued
+             *     * `cost_cap` - cost_cap
              */
             stop_reason: components["schemas"]["StopReasonEnum"] | components["schemas"]["NullEnum"];
         };
@@ -5165,6 +5166,8 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The cluster that the job is pinned to */
             cluster: string | null;
+            /** @description The charge at which the job is stopped, in nano-currency */
+            cost_cap_nano: number | null;
             /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             /** @description CPUs of each task of a batch job */
@@ -5361,6 +5364,8 @@ export interface components {
             budgets: components["schemas"]["BudgetEffect"][];
             /** @description Cluster where it would start now */
             cluster: string | null;
+            /** @description Seconds of run after which it reaches its cost cap at present prices; null: it has none, or no price */
+            cost_cap_after_s: number | null;
             cost_per_hour_nano: number | null;
             currency: string | null;
             explanation: components["schemas"]["Explanation"];
@@ -5420,6 +5425,8 @@ export interface components {
             checkpoint_path?: string;
             /** @description Pin the job to this cluster */
             cluster?: string;
+            /** @description The charge at which the job gets its notice and ends, in nano-currency of the organization's rate card. All its attempts count */
+            cost_cap_nano?: number;
             /** @description CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, without GPUs: the cores that count for quota and price */
             cpus_per_node?: number;
             /** @description Of a batch job: CPUs of each task */
@@ -5545,6 +5552,8 @@ export interface components {
             checkpoint_path?: string;
             /** @description Pin the job to this cluster */
             cluster?: string;
+            /** @description The charge at which the job gets its notice and ends, in nano-currency of the organization's rate card. All its attempts count */
+            cost_cap_nano?: number;
             /** @description CPUs on each node, instead of the default for its GPUs. In a pool of CPU cores, without GPUs: the cores that count for quota and price */
             cpus_per_node?: number;
             /** @description Of a batch job: CPUs of each task */
@@ -7315,6 +7324,8 @@ export interface components {
             begin_at: string | null;
             checkpoint_path: string | null;
             cluster: string | null;
+            /** @description The charge at which the job is stopped, in nano-currency */
+            cost_cap_nano: number | null;
             /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */
             cpus_per_node: number | null;
             /** @description CPUs of each task of a batch job */
@@ -7839,9 +7850,10 @@ export interface components {
          *     * `preempted` - preempted
          *     * `withdrawn` - withdrawn
          *     * `requeued` - requeued
+         *     * `cost_cap` - cost_cap
          * @enum {string}
          */
-        StopReasonEnum: "cancelled" | "preempted" | "withdrawn" | "requeued";
+        StopReasonEnum: "cancelled" | "preempted" | "withdrawn" | "requeued" | "cost_cap";
         /** @description The new job, with notes on the lines of its sbatch script. */
         SubmittedJob: {
             /** @description null if the job is no task of an array */

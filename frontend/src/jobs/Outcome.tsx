@@ -12,6 +12,7 @@ import "./log.css";
 import "./why.css";
 
 const END_REASON_WORDS: Record<string, string> = {
+  cost_cap_reached: "its charge reached its cost cap",
   time_limit: "its time limit was over",
   rejected_by_cluster: "its cluster rejected it",
   preempted: "preempted, and submitted without requeue",

@@ -277,6 +277,7 @@ export function attemptWord(
   if (outcome !== null && CLUSTERS_OWN_ENDS.has(outcome)) return outcome.replaceAll("_", " ");
   // What ended before its notice ended by itself; after it, even exit code 0 means "saved", not "done".
   if (noticeAt !== null && endedAt !== null && Date.parse(endedAt) >= Date.parse(noticeAt)) {
+    if (attempt.stop_reason === "cost_cap") return "stopped at its cost cap";
     return attempt.stop_reason === "requeued" ? "requeued" : "preempted";
   }
   if (outcome === "stopped") return "stopped on the cluster";

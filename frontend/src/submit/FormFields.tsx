@@ -394,6 +394,14 @@ export function FormFields({
             disabled={draft.requeueOn.trim() === ""}
             {...form.getInputProps("requeueMax")}
           />
+          <TextInput
+            label="Cost cap"
+            description="The job gets its notice and ends once its charge reaches this."
+            placeholder="none"
+            inputMode="decimal"
+            w={240}
+            {...form.getInputProps("costCap")}
+          />
           <Checkbox
             label="Allow preemption inside the guarantee"
             {...form.getInputProps("isPreemptible", { type: "checkbox" })}

@@ -110,9 +110,17 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
               {each}
             </Fact>
           )}
+          {job.cost_cap_nano !== null && plan.currency !== null && (
+            <Fact name="Cost cap">
+              {formatMoney(job.cost_cap_nano, plan.currency)}
+              {plan.cost_cap_after_s !== null && `, reached after ${formatDuration(plan.cost_cap_after_s)} at present prices`}
+              {each}
+            </Fact>
+          )}
           {plan.budgets.map((budget) => (
-            <Fact key={budget.id} name={`Budget ${budget.name}`}>
-              <span className={budget.left_after < 0 ? "bad-text" : ""}>{leftAfter(budget, job)}</span>
+            <Fact key={budget.id} name="Budget">
+              <span className="plan-budget">{budget.name}</span>:{" "}
+              <span className={budget.left_after < 0 ? "bad-text" : undefined}>{leftAfter(budget, job)}</span>
             </Fact>
           ))}
         </Facts>

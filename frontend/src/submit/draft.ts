@@ -1,6 +1,7 @@
 import type { UseFormReturnType } from "@mantine/form";
 
 import type { JobDetail, JobRequest } from "../api/types";
+import { readAmount, UNITS } from "../budgets/amounts";
 import { gpusToDecimal, parseGpus, readTimeLimit } from "../ui/units";
 
 export const JOB_TYPES = ["training", "distributed", "interactive", "inference"] as const;
@@ -53,6 +54,8 @@ export interface Draft {
   requeueOn: string;
   /** How often those causes may requeue the job; "" is the default. */
   requeueMax: string;
+  /** A charge in the organization's currency, such as "50". */
+  costCap: string;
   checkpointPath: string;
   cluster: string | null;
   features: string[];
@@ -111,6 +114,7 @@ export function emptyDraft(): Draft {
     isRequeueable: true,
     requeueOn: "",
     requeueMax: "",
+    costCap: "",
     checkpointPath: "",
     cluster: null,
     features: [],
@@ -172,6 +176,7 @@ export function draftOf(job: JobDetail): Draft {
     isRequeueable: job.is_requeueable,
     requeueOn: job.requeue_on.join(", "),
     requeueMax: job.requeue_on.length === 0 ? "" : String(job.requeue_max),
+    costCap: job.cost_cap_nano === null ? "" : String(job.cost_cap_nano / UNITS.money),
     checkpointPath: job.checkpoint_path ?? "",
     cluster: job.cluster,
     dependsOn: job.depends_on
@@ -409,6 +414,11 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
       if (most === null) errors.requeueMax = "A whole number, at least 1.";
       else request.requeue_max = most;
     }
+    if (draft.costCap.trim() !== "") {
+      const cap = readAmount(draft.costCap, "money");
+      if (cap === null) errors.costCap = "A number above 0, such as 50.";
+      else request.cost_cap_nano = cap;
+    }
     if (draft.checkpointPath.trim() !== "") request.checkpoint_path = draft.checkpointPath.trim();
     for (const [field, member] of OWN_FILES) {
       if (draft[field].trim() !== "") request[member] = draft[field].trim();
@@ -490,6 +500,7 @@ const FIELD_OF_POINTER: Record<string, keyof Draft> = {
   is_requeueable: "isRequeueable",
   requeue_on: "requeueOn",
   requeue_max: "requeueMax",
+  cost_cap_nano: "costCap",
   checkpoint_path: "checkpointPath",
   cluster: "cluster",
   features: "features",
@@ -600,6 +611,7 @@ export function submitCommand(draft: Draft): string {
     const causes = causesOf(draft.requeueOn);
     for (const cause of causes) option("requeue-on", cause);
     if (causes.length > 0) option("requeue-max", draft.requeueMax.trim());
+    option("cost-cap", draft.costCap.trim());
     if (draft.isHeld) parts.push("--hold");
     option("begin", utcOf(draft.beginAt));
     for (const { job, array, condition } of parseDependencies(draft.dependsOn).dependencies) {

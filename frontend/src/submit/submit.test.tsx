@@ -82,6 +82,15 @@ describe("the draft", () => {
     expect(placeRefusals({ gpus_min: "is too much" }, total).errors).toEqual({ gpus: "is too much" });
   });
 
+  it("caps its cost in the currency of the organization, clones that, and says the command", () => {
+    const draft = { ...emptyDraft(), team: VISION, script: "run", costCap: "12.50" };
+    expect(readDraft(draft).request).toMatchObject({ cost_cap_nano: 12_500_000_000 });
+    expect(submitCommand(draft)).toContain(" --cost-cap 12.50 ");
+    expect(readDraft({ ...draft, costCap: "much" }).errors).toEqual({ costCap: "A number above 0, such as 50." });
+    expect(draftOf(aJob({ cost_cap_nano: 12_500_000_000 })).costCap).toBe("12.5");
+    expect(placeRefusals({ cost_cap_nano: "is too much" }, draft).errors).toEqual({ costCap: "is too much" });
+  });
+
   it("begins at a time of this browser's zone", () => {
     const draft = { ...emptyDraft(), team: VISION, script: "run", beginAt: "2027-01-20T08:00" };
     const beginAt = new Date("2027-01-20T08:00").toISOString().replace(".000Z", "Z");
@@ -489,8 +498,8 @@ describe("the submit page", () => {
     );
     expect(await fact("Asks for")).toHaveTextContent("8 GPUs of h100 for each task");
     expect(await fact("Cost per hour")).toHaveTextContent(/EUR.* for each task$|for each task$/);
-    expect(await fact("Budget Training")).toHaveTextContent(
-      "11,500.0 of 50,000.0 GPU-hours left after all its tasks, at the end of the period",
+    expect((await within(plan).findAllByRole("row", { name: /^Budget / }))[0]).toHaveTextContent(
+      "Training: 11,500.0 of 50,000.0 GPU-hours left after all its tasks, at the end of the period",
     );
     expect(plan).toHaveTextContent("Its first task would start now on slurm-a.");
   });

@@ -12,12 +12,14 @@ from django.db import transaction
 
 from bank.switching import switch_on
 from billing.models import RateCard, RateLine, UsageClass
+from budgets.administration import BudgetEdit, NewBudget, create_budget
+from budgets.models import Measure, Policy, WindowKind
 from clusters.models import Cluster, Pool
 from clusters.registration import add_cluster, add_pool, change_cluster
 from portal.demo.company_file import Company, NodePart, PersonPart
 from portal.demo.persona_file import Persona
 from primitives.errors import Conflict, Unauthenticated
-from primitives.units import MGPU_PER_GPU
+from primitives.units import MGPU_PER_GPU, MGPU_S_PER_GPU_HOUR
 from quotas.administration import QuotaEdit, create_quota
 from quotas.fleet import administrator
 from quotas.policies import ClassRules, set_policy, set_priority_class
@@ -64,6 +66,7 @@ def load_company(
         _load_tree(company, actor=actor, now=now)
         _load_rules(company, actor=actor, now=now)
         _load_prices(company, now=now)
+        _load_budgets(company, actor=actor, now=now)
         for part in company.people:
             _add_person(company, part, passwords, actor=actor, now=now)
     elif actor.is_platform_admin:
@@ -230,6 +233,28 @@ def _load_prices(company: Company, *, now: datetime) -> None:
         for pool in company.pools
         for usage_class, price_nano in prices
     )
+
+
+def _load_budgets(company: Company, *, actor: Actor, now: datetime) -> None:
+    """Load budgets that stop nothing. The small one alerts soon after the first jobs."""
+    budgets = [(company.slug, Measure.MONEY, 500_000 * 10**9)]
+    budgets += [
+        (
+            f"{company.slug}/{path}",
+            Measure.GPU_HOURS,
+            (40 if path == company.rank[-1] else 100_000) * MGPU_S_PER_GPU_HOUR,
+        )
+        for path in company.rank
+    ]
+    for node, measure, limit in budgets:
+        edit = BudgetEdit(
+            name=node.rpartition("/")[2].capitalize(),
+            limit=limit,
+            window=WindowKind.MONTH.value,
+            policy=Policy.NOTIFY.value,
+        )
+        new = NewBudget(node=node, user=None, pool=None, measure=measure.value)
+        create_budget(new, edit, actor=actor, now=now)
 
 
 def _add_person(

@@ -9,9 +9,9 @@ from django.db import IntegrityError, transaction
 
 from billing.chargeback import chargeback
 from billing.periods import Period
-from budgets import tasks
+from budgets import evaluation, tasks
 from budgets.evaluation import evaluate, organizations_with_budgets
-from budgets.models import Budget, BudgetAlert, BudgetDay, BudgetState
+from budgets.models import AMOUNT_MAX, LIMIT_MAX, Budget, BudgetAlert, BudgetDay, BudgetState
 from builders.billing_builders import a_metered_attempt, a_rate_card, at, record_ended
 from builders.budget_builders import GPU_HOUR, a_budget, state_of
 from builders.job_builders import a_job, an_attempt
@@ -32,6 +32,32 @@ def use(team: Node, day: int, hours: int = 1, *, gpus: int = 8, **changes: objec
     """Use by `team` from the midnight that begins `day` of November."""
     start = (day - 1) * DAY
     a_metered_attempt(team, start, start + hours * HOUR, mgpu=gpus * 1_000, **changes)  # type: ignore[arg-type]
+
+
+def test_many_teams_are_counted_in_several_statements(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three spans of one day, two at a time. Against: the rest of a day left out."""
+    monkeypatch.setattr(evaluation, "SPANS_MAX", 2)
+    for team in (company.nlp, company.vision, company.inference):
+        use(team, 20)
+    budget = a_budget(company.organization)
+    evaluate(company.organization.pk, NOON)
+    assert state_of(budget) == (24, 0)
+
+
+def test_amounts_beyond_every_limit_are_stored_as_such(company: Company) -> None:
+    """10,000 GPUs for a day at a million an hour, more than the database's integers hold.
+
+    Against: amounts stored as they are.
+    """
+    a_rate_card(company.organization, {"guaranteed": 10**15})
+    use(company.nlp, 19, 24, gpus=10_000)
+    budget = a_budget(company.nlp, measure="money", limit=LIMIT_MAX)
+    evaluate(company.organization.pk, NOON)
+    state = BudgetState.objects.get(budget=budget)
+    assert (state.used, state.forecast) == (AMOUNT_MAX, AMOUNT_MAX)
+    assert BudgetAlert.objects.filter(budget=budget, kind="used").count() == 4
 
 
 def test_each_window_counts_its_days(company: Company) -> None:

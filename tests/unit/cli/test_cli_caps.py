@@ -36,6 +36,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
 
 
 def test_caps_are_listed(server: Server) -> None:
+    """Names for each user and all pools. Against: empty cells."""
     assert server.run("caps", "list").out.splitlines() == [
         "TEAM                     USER  POOL  AT ONCE",
         "ai-company/research/nlp  each  all         8",
@@ -44,7 +45,7 @@ def test_caps_are_listed(server: Server) -> None:
 
 
 def test_a_known_cap_is_changed_and_others_are_made(server: Server) -> None:
-    """Planted: the cap of bob found for each user."""
+    """Against: the cap of bob found for each user."""
     server.routes[f"PATCH user-caps/{CAP}"] = a_cap(cap_mgpu=4_500)
     assert server.run("caps", "set", "4.5", "--team", TEAM).out.splitlines() == [
         "team     ai-company/research/nlp",
@@ -65,6 +66,7 @@ def test_a_known_cap_is_changed_and_others_are_made(server: Server) -> None:
 
 
 def test_a_cap_is_removed(server: Server) -> None:
+    """By its scope, and an absent one is refused. Against: the first cap of the team."""
     server.routes[f"DELETE user-caps/{CAP}"] = {}
     assert server.run("caps", "remove", "--team", TEAM).exit_code == 0
     assert server.sent[-1] == f"DELETE user-caps/{CAP}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from uuid import UUID
 
@@ -483,8 +484,22 @@ def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
     assert server.run(*words).out.startswith("For each of 10 tasks. The plan of the first task:\n")
 
 
+def test_a_cost_cap_is_sent_in_nano_and_its_time_is_told(server: Server) -> None:
+    """Against: whole units sent."""
+    job = {**PLAN["job"], "cost_cap_nano": 12_500_000_000}
+    server.routes["POST jobs"] = {**PLAN, "job": job, "cost_cap_after_s": 11_250}
+    words = ("submit", "--team", TEAM, "--gpus", "8", "--plan", "--cost-cap", "12.50")
+    ran = server.run(*words, "--", "true")
+    assert json.loads(server.requests[0].content)["cost_cap_nano"] == 12_500_000_000
+    assert ran.out.splitlines()[-1] == (
+        "cost cap         12.50, reached after 3h7m at present prices"
+    )
+    wrong = server.run("submit", "--team", TEAM, "--cost-cap", "much", "--", "true")
+    assert "--cost-cap must be a number above 0, such as 5000 or 12.5, not 'much'." in wrong.err
+
+
 def test_a_plan_says_what_budgets_have_left(server: Server) -> None:
-    """Planted: what the job needs shown instead; money in GPU-hours."""
+    """Against: what the job needs shown instead; money in GPU-hours."""
     hours = {
         "name": "November",
         "measure": "gpu_hours",

@@ -49,7 +49,7 @@ def queued(company: Company, user: User, gpus: int, hours: int, **changes: Any) 
 def test_a_plan_says_what_is_left_after_it(company: Company, cast: Cast) -> None:
     """100 GPU-hours, 8 held, 20 for the plan: 72 left, for those who may see the budget.
 
-    Planted: holds left out; budgets of other teams; all budgets shown to a member.
+    Against: holds left out; budgets of other teams; all budgets shown to a member.
     """
     running = queued(company, cast.bob, 1, 8, state="running")
     an_attempt(running, cluster=company.cluster, granted_at=NOW, started_at=NOW)
@@ -78,6 +78,7 @@ def test_a_plan_says_what_is_left_after_it(company: Company, cast: Cast) -> None
 
 
 def test_all_tasks_of_an_array_count(company: Company, cast: Cast) -> None:
+    """Ten tasks of an hour. Planted: the first task alone."""
     an_evaluated_budget(company.nlp, 100)
     found = plan(cast.nlp_lead, gpus=1, time_limit_s=HOUR, array="0-9")
     assert [one["needed"] for one in found["budgets"]] == [10 * GPU_HOUR]
@@ -86,7 +87,7 @@ def test_all_tasks_of_an_array_count(company: Company, cast: Cast) -> None:
 def test_a_plan_that_does_not_fit_would_wait_and_says_until_when(
     company: Company, cast: Cast
 ) -> None:
-    """The plan and the job itself say the same. Planted: the plan would start now."""
+    """The plan and the job itself say the same. Against: the plan would start now."""
     an_evaluated_budget(company.nlp, 10)
     found = plan(cast.bob, gpus=4, time_limit_s=3 * HOUR)
     assert (found["would_start_now"], found["fits"]) == (False, True)
@@ -109,7 +110,7 @@ def test_a_plan_comes_after_the_jobs_that_are_offered_before_it(
 ) -> None:
     """Room for 16: the first job of inference and the plan of nlp; after a job of nlp, none.
 
-    Planted: only the room of the last evaluation; the plan first of all.
+    Against: only the room of the last evaluation; the plan first of all.
     """
     an_evaluated_budget(company.organization, 16)
     for number in range(2):
@@ -126,7 +127,7 @@ def test_a_plan_comes_after_the_jobs_that_are_offered_before_it(
 def test_alternatives_to_a_job_that_a_budget_stops(company: Company, cast: Cast) -> None:
     """10 left: 8 GPUs for an hour fit instead of 8 for 4 hours, and so do 2 for 4 hours.
 
-    Planted: "It no longer waits for GPUs"; the waiting job takes the room of its alternatives.
+    Against: "It no longer waits for GPUs".
     """
     an_evaluated_budget(company.nlp, 10)
     job = queued(company, cast.bob, 8, 4)

@@ -135,6 +135,7 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
         "cost_per_hour_nano": None,
         "currency": None,
         "budgets": [],
+        "cost_cap_after_s": None,
     }
     assert not Job.objects.exists()
     assert not AuditEvent.objects.exists()

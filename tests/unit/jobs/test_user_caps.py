@@ -68,7 +68,7 @@ def reason(job: Job) -> dict[str, Any]:
 def test_of_three_jobs_of_two_two_start_below_a_cap_of_four(company: Company, cast: Cast) -> None:
     """The example of R-110. Other users and teams are not bound.
 
-    Planted: one cap for all users together; the jobs offered before not counted.
+    Against: one cap for all users together; the jobs offered before not counted.
     """
     capped(company, 4)
     jobs = [queued(company, cast.bob, 2, name=f"bob-{number}") for number in range(3)]
@@ -95,7 +95,7 @@ def test_of_three_jobs_of_two_two_start_below_a_cap_of_four(company: Company, ca
 
 
 def test_native_jobs_count(company: Company, cast: Cast) -> None:
-    """Planted: attempts of jobs from the portal alone."""
+    """Against: attempts of jobs from the portal alone."""
     capped(company, 4)
     native = queued(company, cast.bob, 3, state="running", origin="native", script="")
     an_attempt(native, cluster=company.cluster, granted_at=NOW, started_at=NOW)
@@ -104,7 +104,7 @@ def test_native_jobs_count(company: Company, cast: Cast) -> None:
 
 
 def test_the_value_of_a_person_comes_before_the_default(company: Company, cast: Cast) -> None:
-    """Bob has 2 of h100 and no cap in all. Planted: the smaller of both rows counts."""
+    """Bob has 2 of h100 and no cap in all. Against: the smaller of both rows counts."""
     capped(company, 1)
     capped(company, None, user=cast.bob)
     capped(company, 2, user=cast.bob, pool=company.pool)
@@ -127,7 +127,7 @@ def test_cores_are_no_gpus(company: Company, cast: Cast) -> None:
 
 
 def test_higher_priority_comes_first(company: Company, cast: Cast) -> None:
-    """Planted: by submission alone."""
+    """Against: by submission alone."""
     capped(company, 2)
     high = a_priority_class(company.organization, "high", order=20)
     queued(company, cast.bob, 2, name="normal")
@@ -136,7 +136,7 @@ def test_higher_priority_comes_first(company: Company, cast: Cast) -> None:
 
 
 def test_a_job_that_waits_for_another_reason_takes_no_room(company: Company, cast: Cast) -> None:
-    """Neither of the cap nor of a budget. Planted: jobs with a begin time counted."""
+    """Neither of the cap nor of a budget. Against: jobs with a begin time counted."""
     capped(company, 2)
     an_evaluated_budget(company.nlp, 4)
     queued(company, cast.bob, 2, name="later", begin_at=NOW + timedelta(hours=1))
@@ -162,7 +162,7 @@ def test_memory_and_database_agree(company: Company, cast: Cast) -> None:
 
 
 def test_a_job_larger_than_the_cap_is_refused(company: Company, cast: Cast) -> None:
-    """An elastic job counts with its most nodes. Planted: its fewest."""
+    """An elastic job counts with its most nodes. Against: its fewest."""
     capped(company, 8)
     answer = by_token(cast.bob).post("jobs", a_body(gpus=12))
     assert (answer.status_code, answer.json()["detail"]) == (
@@ -180,6 +180,7 @@ def test_a_job_larger_than_the_cap_is_refused(company: Company, cast: Cast) -> N
 def test_a_job_queued_before_the_cap_is_told_that_it_is_larger(
     company: Company, cast: Cast
 ) -> None:
+    """A cap that is lowered below a waiting job. Against: "and uses 0 now"."""
     job = queued(company, cast.bob, 8)
     capped(company, 4, pool=company.pool)
     assert cycle() == set()
@@ -190,7 +191,7 @@ def test_a_job_queued_before_the_cap_is_told_that_it_is_larger(
 
 
 def test_plans_and_alternatives_know_caps(company: Company, cast: Cast) -> None:
-    """Planted: the plan would start now; the waiting job takes the room of its alternatives."""
+    """Against: it would start now; "It no longer waits for GPUs"."""
     capped(company, 4)
     running = queued(company, cast.bob, 1, state="running")
     an_attempt(running, cluster=company.cluster, granted_at=NOW, started_at=NOW)
@@ -201,6 +202,25 @@ def test_plans_and_alternatives_know_caps(company: Company, cast: Cast) -> None:
     found = by_token(cast.bob).post(f"jobs/{waiting.pk}/alternatives", {}).json()
     starting = [one["label"] for one in found["items"] if one["plan"]["would_start_now"]]
     assert starting == ["With 3 GPUs", "With 2 GPUs", "With 1 GPU"]
+
+
+def test_a_waiting_job_makes_room_for_its_alternatives(company: Company, cast: Cast) -> None:
+    """It takes all of a cap and of a budget itself. Against: it does so beside its alternatives."""
+    capped(company, 8)
+    an_evaluated_budget(company.nlp, 8)
+    why = {
+        "code": "waiting_for_free_gpus",
+        "sentence": "It waits.",
+        "numbers": {"free_mgpu": 4_000},
+        "node": None,
+        "jobs_ahead": 0,
+        "estimated_start": None,
+        "as_of": "2026-11-21T12:00:00Z",
+    }
+    waiting = queued(company, cast.bob, 8, time_limit_s=3_600, explanation=why, explained_at=NOW)
+    found = by_token(cast.bob).post(f"jobs/{waiting.pk}/alternatives", {}).json()
+    outcomes = {one["label"]: one["plan"]["explanation"]["code"] for one in found["items"]}
+    assert outcomes["With 4 GPUs"] == "would_start"
 
 
 A, B, CORES = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -234,7 +254,7 @@ def naive(
 
 
 def test_rooms_agree_with_a_naive_count() -> None:
-    """Planted: a job of two pools counted twice in a cap of all; ">=" for ">"."""
+    """Planted: a job of two pools counted twice in a cap of all. Against: ">=" for ">"."""
     draw = random.Random(110)
     for _ in range(2_000):
         scopes = draw.sample([None, A, B, CORES], draw.randint(1, 3))

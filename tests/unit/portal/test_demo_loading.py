@@ -12,6 +12,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from billing.models import RateLine
+from budgets.models import Budget
+from builders.budget_builders import GPU_HOUR
 from builders.portal_builders import a_user, an_organization
 from clusters.models import Cluster, Pool
 from portal.demo.loading import new_password
@@ -45,7 +47,7 @@ def people(state: Path) -> dict[str, dict[str, Any]]:
 
 def counts() -> list[int]:
     rows = (Node, User, RoleGrant, AccessToken, Pool, Cluster, Quota, QuotaChange)
-    more = (OrganizationPolicy, PriorityClass, RateLine)
+    more = (OrganizationPolicy, PriorityClass, RateLine, Budget)
     return [model._default_manager.count() for model in (*rows, *more)]
 
 
@@ -86,6 +88,13 @@ def test_the_company_is_there_with_its_gpus(tmp_path: Path) -> None:
         ("guaranteed", 2_000_000_000, "EUR"),
     ]
     assert Node.objects.filter(kind="organization").count() == 1
+    budgets = Budget.objects.order_by("name").values_list("name", "measure", "limit", "policy")
+    assert list(budgets) == [
+        ("Ai-company", "money", 500_000 * 10**9, "notify"),
+        ("Exploration", "gpu_hours", 40 * GPU_HOUR, "notify"),
+        ("Production", "gpu_hours", 100_000 * GPU_HOUR, "notify"),
+        ("Research", "gpu_hours", 100_000 * GPU_HOUR, "notify"),
+    ]
 
 
 def test_everybody_can_sign_in_and_use_the_token(tmp_path: Path) -> None:

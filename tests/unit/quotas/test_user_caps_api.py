@@ -31,6 +31,7 @@ def a_new_cap(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_lead_sets_changes_and_removes_a_cap(company: Company, cast: Cast) -> None:
+    """Members see it, and the audit log has all three. Against: a change of an old version."""
     lead = by_token(cast.nlp_lead)
     made = lead.post("user-caps", a_new_cap(user="bob", pool="h100"))
     assert made.status_code == 201, made.content
@@ -73,6 +74,7 @@ def test_a_lead_sets_changes_and_removes_a_cap(company: Company, cast: Cast) -> 
 def test_what_cannot_be_is_refused(
     company: Company, cast: Cast, changes: dict[str, Any], status: int, sentence: str | None
 ) -> None:
+    """With a sentence, and nothing is stored. Against: a cap of a department."""
     answer = by_token(cast.nlp_lead).post("user-caps", a_new_cap(**changes))
     assert answer.status_code == status, answer.content
     if sentence is not None:
@@ -81,6 +83,7 @@ def test_what_cannot_be_is_refused(
 
 
 def test_a_second_cap_of_the_same_users_is_refused(company: Company, cast: Cast) -> None:
+    """Nulls are equal here. Against: both are stored."""
     lead = by_token(cast.nlp_lead)
     assert lead.post("user-caps", a_new_cap()).status_code == 201
     second = lead.post("user-caps", a_new_cap())
@@ -103,6 +106,7 @@ def test_a_second_cap_of_the_same_users_is_refused(company: Company, cast: Cast)
 def test_the_database_keeps_the_rules(
     company: Company, cast: Cast, changes: dict[str, Any], name: str
 ) -> None:
+    """Planted: a default without a number, which a comparison with NULL let pass."""
     UserCap.objects.create(team=company.nlp, cap_mgpu=1)
     values = {"team": "nlp", "cap_mgpu": 1, **changes}
     values["team"] = getattr(company, values["team"])
