@@ -223,7 +223,9 @@ def most_used(one: CurrentBudget, shape: JobShape, now: datetime) -> int:
 
 def subject_of(one: CurrentBudget, needed: int) -> BudgetSubject:
     """Return what a sentence says about the budget to a job that may use `needed` of it."""
-    if one.left <= 0:
+    if needed > one.budget.limit:
+        shortage = Shortage.LIMIT_TOO_SMALL
+    elif one.left <= 0:
         shortage = Shortage.USED_UP
     else:
         shortage = Shortage.TAKEN if needed <= one.left else Shortage.TOO_SMALL

@@ -44,6 +44,8 @@ class Shortage(StrEnum):
     TAKEN = "taken"
     #: Less is left than the job may use.
     TOO_SMALL = "too_small"
+    #: The whole limit is less than the job may use.
+    LIMIT_TOO_SMALL = "limit_too_small"
 
 
 class BudgetSubject(NamedTuple):
@@ -447,6 +449,11 @@ def budget_sentence(budget: BudgetSubject, numbers: Mapping[str, int]) -> str:
     called = f"Budget {budget.name} of {budget.path}"
     if budget.shortage is Shortage.USED_UP:
         return f"{called} is used up. {again}"
+    if budget.shortage is Shortage.LIMIT_TOO_SMALL:
+        return (
+            f"{called} is smaller than what this job may use. Give the job a time limit, a shorter "
+            "one, or fewer GPUs."
+        )
     if budget.shortage is Shortage.TAKEN:
         return f"{called} has too little left beside the jobs before this one. {again}"
     return (

@@ -94,15 +94,17 @@ def test_a_job_that_does_not_fit_into_what_is_left_waits_and_says_when(
     assert {job.name for job in (first, small, elsewhere)} == cycle(NOW + timedelta(seconds=4))
 
 
-def test_a_shorter_limit_may_fit(company: Company, cast: Cast) -> None:
-    """A job without a limit holds the rest of the window: 9 days and a half."""
+def test_a_job_beyond_the_whole_budget_is_told_so(company: Company, cast: Cast) -> None:
+    """A job without a limit holds the rest of the window: 9 days and a half.
+
+    Against: "It has room again", where no room is ever enough.
+    """
     evaluated(a_budget(company.nlp, 100))
     job = queued(company, cast.bob, 1, None)
     assert cycle() == set()
     assert reason(job)["sentence"] == (
-        "Budget budget of nlp of ai-company/research/nlp has less left than this job may use. A "
-        "shorter time limit or fewer GPUs may fit. It has room again at 2026-12-01 00:00 UTC at "
-        "the latest."
+        "Budget budget of nlp of ai-company/research/nlp is smaller than what this job may use. "
+        "Give the job a time limit, a shorter one, or fewer GPUs."
     )
 
 
@@ -176,7 +178,7 @@ def test_money_is_reckoned_at_the_dearer_class(company: Company, cast: Cast) -> 
     evaluated(budget)
     job = queued(company, cast.bob, 8, 1, priority_class=urgent)
     assert cycle() == set()
-    assert "has less left than this job may use" in str(reason(job)["sentence"])
+    assert "is smaller than what this job may use" in str(reason(job)["sentence"])
     Budget.objects.update(limit=24 * 10**9)
     evaluated(budget, now=NOW + timedelta(seconds=1))
     assert cycle(NOW + timedelta(seconds=2)) == {"train"}

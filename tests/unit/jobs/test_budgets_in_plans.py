@@ -94,9 +94,8 @@ def test_a_plan_that_does_not_fit_would_wait_and_says_until_when(
     explanation = found["explanation"]
     assert (explanation["code"], explanation["sentence"]) == (
         "budget_exhausted",
-        "Budget budget of nlp of ai-company/research/nlp has less left than this job may use. A "
-        "shorter time limit or fewer GPUs may fit. It has room again at 2026-12-01 00:00 UTC at "
-        "the latest.",
+        "Budget budget of nlp of ai-company/research/nlp is smaller than what this job may use. "
+        "Give the job a time limit, a shorter one, or fewer GPUs.",
     )
     job = queued(company, cast.bob, 4, 3)
     Cycles(Fenced("arbiter")).run(NOW)  # type: ignore[arg-type]
