@@ -15,7 +15,8 @@ class Amounts:
     """Usage in milli-GPU-seconds, cost in nano-currency, and the number of jobs.
 
     The unpriced parts are included in the usage, at cost 0. Faults cost nothing. A job may have
-    several classes, so the jobs of the classes may sum to more than `jobs`.
+    several classes, so the jobs of the classes may sum to more than `jobs`. Commitments and top-ups
+    are billed beside the usage. What showback shows is not billed, so it is in no cost.
     """
 
     guaranteed_mgpu_s: int = 0
@@ -33,6 +34,14 @@ class Amounts:
     borrowed_jobs: int = 0
     unpaid_jobs: int = 0
     fault_jobs: int = 0
+    commitment_mgpu_s: int = 0
+    commitment_cost_nano: int = 0
+    top_up_mgpu_s: int = 0
+    top_up_cost_nano: int = 0
+    showback_guaranteed_nano: int = 0
+    showback_borrowed_nano: int = 0
+    showback_unpaid_nano: int = 0
+    showback_top_up_nano: int = 0
 
     def __add__(self, other: Amounts) -> Amounts:
         """Return the sum, including the jobs.
@@ -61,18 +70,54 @@ class Amounts:
 
     @property
     def cost_nano(self) -> int:
-        """Return the cost of all classes."""
-        return self.guaranteed_cost_nano + self.borrowed_cost_nano + self.unpaid_cost_nano
+        """Return the cost of all classes, commitments and top-ups."""
+        return (
+            self.guaranteed_cost_nano
+            + self.borrowed_cost_nano
+            + self.unpaid_cost_nano
+            + self.commitment_cost_nano
+            + self.top_up_cost_nano
+        )
+
+    @property
+    def showback_nano(self) -> int:
+        """Return what showback shows of all classes and top-ups. It is not billed."""
+        return (
+            self.showback_guaranteed_nano
+            + self.showback_borrowed_nano
+            + self.showback_unpaid_nano
+            + self.showback_top_up_nano
+        )
 
     def of_class(self, usage_class: UsageClass) -> ClassAmounts:
         """Return the amounts of one class."""
-        name = usage_class.value
-        return ClassAmounts(
-            getattr(self, f"{name}_mgpu_s"),
-            getattr(self, f"{name}_cost_nano", 0),
-            getattr(self, f"unpriced_{name}_mgpu_s", 0),
-            getattr(self, f"{name}_jobs"),
-        )
+        match usage_class:
+            case UsageClass.GUARANTEED:
+                return ClassAmounts(
+                    self.guaranteed_mgpu_s,
+                    self.guaranteed_cost_nano,
+                    self.unpriced_guaranteed_mgpu_s,
+                    self.guaranteed_jobs,
+                    self.showback_guaranteed_nano,
+                )
+            case UsageClass.BORROWED:
+                return ClassAmounts(
+                    self.borrowed_mgpu_s,
+                    self.borrowed_cost_nano,
+                    self.unpriced_borrowed_mgpu_s,
+                    self.borrowed_jobs,
+                    self.showback_borrowed_nano,
+                )
+            case UsageClass.UNPAID:
+                return ClassAmounts(
+                    self.unpaid_mgpu_s,
+                    self.unpaid_cost_nano,
+                    self.unpriced_unpaid_mgpu_s,
+                    self.unpaid_jobs,
+                    self.showback_unpaid_nano,
+                )
+            case UsageClass.FAULT:
+                return ClassAmounts(self.fault_mgpu_s, 0, 0, self.fault_jobs, 0)
 
 
 class ClassAmounts(NamedTuple):
@@ -82,6 +127,7 @@ class ClassAmounts(NamedTuple):
     cost_nano: int
     unpriced_mgpu_s: int
     jobs: int
+    showback_nano: int
 
 
 #: Number of bits by which the class bits are shifted for usage on each kind of devices.

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from billing.models import ExtraCharge, PriceMode
 from billing.periods import Period
 from billing.scopes import (
     currencies_of,
@@ -33,11 +34,16 @@ BATCH_ROWS = 5_000
 class Charge(NamedTuple):
     """Use and cost of one attempt in one usage class, at one price, on one UTC day.
 
+    Or a charge beside use: `usage_class` is then one of `billing.models.ExtraCharge`, and `mgpu_s`
+    is 0. A commitment is a team's, so its fields of users, clusters, jobs and attempts are empty.
+
     `[start, end)` is the part of that day in the period. `team` is the path at the time of use, and
-    `department` is empty for a team right below its organization. `rate_line` and `price_nano` (per
-    GPU-hour, before `multiplier_ppm` of the priority class) are None for use without a price, which
-    costs 0. Costs are in nano-currency. Without commitments and discounts, all four are equal. Ids
-    are texts.
+    `department` is empty for a team right below its organization. `rate_line` and `price_nano` are
+    None for use without a price, which costs 0. `price_nano` is per GPU-hour, with
+    `class_multiplier_ppm` of the usage class and before `multiplier_ppm` of the priority class.
+    `priced_mgpu_s` times both is the list cost. Costs are in nano-currency. `billed_cost_nano` is 0
+    for showback and for use that a commitment pays, and `effective_cost_nano` spreads a commitment
+    over the use that it pays. Ids are texts.
     """
 
     start: datetime
@@ -65,6 +71,9 @@ class Charge(NamedTuple):
     billed_cost_nano: int
     effective_cost_nano: int
     currency: str | None
+    mode: str
+    class_multiplier_ppm: int | None
+    priced_mgpu_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +147,8 @@ def _charge(
 ) -> Charge:
     (
         account, usage_class, attempt_id, job_id, job_name, number, user_id, username, cluster,
-        priority_class, multiplier_ppm, line_id, price_nano, mgpu_s, cost_nano,
+        priority_class, multiplier_ppm, line_id, price_nano, mgpu_s, cost_nano, mode, class_ppm,
+        priced_mgpu_s, list_nano,
     ) = row  # fmt: skip
     team, pool = team_and_pool(account, teams, pools)
     path = team.display_path
@@ -164,9 +174,19 @@ def _charge(
         mgpu_s=mgpu_s,
         rate_line=line_id,
         price_nano=price_nano,
-        list_cost_nano=cost_nano,
-        contracted_cost_nano=cost_nano,
+        list_cost_nano=list_nano,
+        contracted_cost_nano=list_nano,
         billed_cost_nano=cost_nano,
-        effective_cost_nano=cost_nano,
+        effective_cost_nano=_effective_nano(usage_class, mode, list_nano, cost_nano),
         currency=currencies.get(team.organization_id),
+        mode=mode,
+        class_multiplier_ppm=class_ppm,
+        priced_mgpu_s=priced_mgpu_s,
     )
+
+
+def _effective_nano(usage_class: int, mode: str, list_nano: int, cost_nano: int) -> int:
+    """Return the cost with commitments spread over the use that they pay."""
+    if CLASSES[usage_class] == ExtraCharge.COMMITMENT:
+        return 0
+    return list_nano if mode == PriceMode.COMMITMENT else cost_nano

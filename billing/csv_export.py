@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import NamedTuple
 
-from billing.chargeback import Report
-from billing.models import UsageClass
+from billing.amounts import Amounts
+from billing.chargeback import Report, Row
+from billing.models import ExtraCharge, UsageClass
 from primitives.units import MGPU_S_PER_GPU_HOUR, NANO_PER_UNIT, div_half_even
 from webapi.csv_text import csv_line, plain_text
 
@@ -30,6 +32,8 @@ COLUMNS = (
     "device",
     "priced_at",
     "priced_after_the_fact",
+    "billed_mgpu_seconds",
+    "showback_cost",
 )
 
 #: The classes that prices of a class charge, where these are several.
@@ -49,6 +53,9 @@ def file_name(report: Report) -> str:
 def csv_lines(report: Report) -> Iterator[str]:
     """Yield the header, then one line per team, pool and usage class with usage, ended by CR LF.
 
+    Commitments and top-ups have lines of their own without usage. `billed_mgpu_seconds` are what
+    the price multiplies, and `showback_cost` is not billed.
+
     `gpu_hours` are rounded half to even at six decimals, and `mgpu_seconds` are exact. If `device`
     is cpu, both count cores. Costs are exact. The rows of one device sum to the report's totals of
     that device, except for `jobs`: a job in several rows counts once in the report. `priced_at` is
@@ -56,7 +63,6 @@ def csv_lines(report: Report) -> Iterator[str]:
     organization, pool and class is one of the report's corrections. For unpaid use, prices of
     borrowed use count, too.
     """
-    priced_at = "" if report.priced_at is None else _time(report.priced_at)
     corrected = {
         (line.card.organization_id, line.pool.name, usage_class)
         for line in report.corrections
@@ -64,35 +70,79 @@ def csv_lines(report: Report) -> Iterator[str]:
     }
     yield csv_line(COLUMNS)
     for row in report.team_rows:
-        amounts = row.amounts
-        steps = row.node.display_path.split("/")
-        for usage_class in UsageClass:
-            mgpu_s, cost_nano, unpriced_mgpu_s, jobs = amounts.of_class(usage_class)
-            if mgpu_s == 0:
-                continue
-            yield csv_line(
-                (
-                    _time(report.period.start),
-                    _time(report.period.end),
-                    plain_text(steps[0]),
-                    plain_text("/".join(steps[1:-1])),
-                    plain_text(steps[-1]),
-                    plain_text(row.pool),
-                    usage_class.value,
-                    gpu_hours_text(mgpu_s),
-                    str(mgpu_s),
-                    cost_text(cost_nano),
-                    row.currency or "",
-                    str(jobs),
-                    str(unpriced_mgpu_s),
-                    _time(report.period.as_of),
-                    row.device.value,
-                    priced_at,
-                    "true"
-                    if (row.node.organization_id, row.pool, usage_class) in corrected
-                    else "false",
-                )
+        for line in _lines_of(row.amounts):
+            is_corrected = (row.node.organization_id, row.pool, line.priced_as) in corrected
+            yield csv_line(_cells(report, row, line, is_corrected=is_corrected))
+
+
+class _Line(NamedTuple):
+    """A line of a row: a usage class, or a charge beside use, priced as a usage class."""
+
+    charged: str
+    priced_as: UsageClass | None
+    mgpu_s: int = 0
+    cost_nano: int = 0
+    jobs: int = 0
+    unpriced_mgpu_s: int = 0
+    billed_mgpu_s: int = 0
+    showback_nano: int = 0
+
+
+def _lines_of(amounts: Amounts) -> Iterator[_Line]:
+    """Yield the lines of a row that are not empty."""
+    for usage_class in UsageClass:
+        mgpu_s, cost_nano, unpriced_mgpu_s, jobs, showback_nano = amounts.of_class(usage_class)
+        if mgpu_s:
+            yield _Line(
+                usage_class.value,
+                usage_class,
+                mgpu_s,
+                cost_nano,
+                jobs,
+                unpriced_mgpu_s,
+                billed_mgpu_s=mgpu_s,
+                showback_nano=showback_nano,
             )
+    if amounts.commitment_mgpu_s:
+        yield _Line(
+            ExtraCharge.COMMITMENT.value,
+            UsageClass.GUARANTEED,
+            cost_nano=amounts.commitment_cost_nano,
+            billed_mgpu_s=amounts.commitment_mgpu_s,
+        )
+    if amounts.top_up_mgpu_s:
+        yield _Line(
+            ExtraCharge.TOP_UP.value,
+            None,
+            cost_nano=amounts.top_up_cost_nano,
+            billed_mgpu_s=amounts.top_up_mgpu_s,
+            showback_nano=amounts.showback_top_up_nano,
+        )
+
+
+def _cells(report: Report, row: Row, line: _Line, *, is_corrected: bool) -> tuple[str, ...]:
+    steps = row.node.display_path.split("/")
+    return (
+        _time(report.period.start),
+        _time(report.period.end),
+        plain_text(steps[0]),
+        plain_text("/".join(steps[1:-1])),
+        plain_text(steps[-1]),
+        plain_text(row.pool),
+        line.charged,
+        gpu_hours_text(line.mgpu_s),
+        str(line.mgpu_s),
+        cost_text(line.cost_nano),
+        row.currency or "",
+        str(line.jobs),
+        str(line.unpriced_mgpu_s),
+        _time(report.period.as_of),
+        row.device.value,
+        "" if report.priced_at is None else _time(report.priced_at),
+        "true" if is_corrected else "false",
+        str(line.billed_mgpu_s),
+        cost_text(line.showback_nano),
+    )
 
 
 def gpu_hours_text(mgpu_s: int) -> str:

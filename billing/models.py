@@ -5,6 +5,8 @@ Billing knows jobs only by id, and its rows outlive them.
 
 from __future__ import annotations
 
+from typing import ClassVar, NamedTuple
+
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import RangeBoundary, RangeOperators
 from django.db import models
@@ -15,6 +17,7 @@ from uuid_utils.compat import uuid7
 from billing import reconciliation_models as reconciliation_models
 from clusters.models import Cluster, Pool
 from primitives.units import MGPU_MAX, PPM
+from quotas.models import PRICE_MULTIPLIER_PPM_MAX
 from tenants.models import Node, User
 
 
@@ -418,30 +421,77 @@ class UsageClass(models.TextChoices):
     FAULT = "fault"
 
 
+class ExtraCharge(models.TextChoices):
+    """A charge beside use.
+
+    `commitment` is the guarantee of a pool in that mode. `top_up` is the rest of a minimum or an
+    increment at the end of an attempt.
+    """
+
+    COMMITMENT = "commitment"
+    TOP_UP = "top_up"
+
+
 #: Classes in which a job holds GPUs. The other classes become known later.
 HELD_CLASSES = (UsageClass.GUARANTEED, UsageClass.BORROWED)
 #: Classes that may have a price. `unpaid` costs as much as `borrowed` where it has none.
 PRICED_CLASSES = (*HELD_CLASSES, UsageClass.UNPAID)
 
 
-class RateLine(models.Model):
-    """Price of one GPU-hour of `pool` in `usage_class` during `[start, end)`, in nano-currency.
+class DatedWords(NamedTuple):
+    """The words for a rule: "a price", "that price"."""
 
-    The database refuses two prices for one time, and changes other than of the end. It also refuses
-    an end that moves from or into the past, and to delete a price that has started. `added_by`
+    one: str
+    that: str
+
+
+class Dated(models.Model):
+    """A rule of a rate card for a pool during `[start, end)`. An empty end means "no end yet".
+
+    The database refuses two rules for one time, and changes other than of the end. It also refuses
+    an end that moves from or into the past, and to delete a rule that has started. `added_by`
     added it at `added_at`: a later time than `start` makes it a correction. Both are empty for
     prices of older versions.
     """
 
+    #: The kind of the rule in the audit log, and its words in sentences.
+    action: ClassVar[str]
+    words: ClassVar[DatedWords]
+
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    card = models.ForeignKey(RateCard, models.PROTECT, related_name="lines")
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+")
-    usage_class = models.CharField(max_length=10, choices=UsageClass.choices)
-    price_nano = models.BigIntegerField()
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
     added_at = models.DateTimeField(null=True)
     added_by = models.CharField(max_length=200, blank=True)
+
+    class Meta:
+        abstract = True
+
+    @property
+    def subject(self) -> str:
+        """Return what the rule is for, for a sentence."""
+        raise NotImplementedError
+
+    def detail(self) -> dict[str, object]:
+        """Return the values of the rule for the audit log."""
+        raise NotImplementedError
+
+    @property
+    def is_correction(self) -> bool:
+        """Return whether the rule was added after it had started to apply."""
+        return self.added_at is not None and self.start < self.added_at
+
+
+class RateLine(Dated):
+    """Price of one GPU-hour of `pool` in `usage_class`, in nano-currency."""
+
+    action = "rate_line"
+    words = DatedWords("a price", "that price")
+
+    card = models.ForeignKey(RateCard, models.PROTECT, related_name="lines")
+    usage_class = models.CharField(max_length=10, choices=UsageClass.choices)
+    price_nano = models.BigIntegerField()
 
     class Meta:
         constraints = [
@@ -473,6 +523,108 @@ class RateLine(models.Model):
         return f"{self.usage_class} {self.pool} from {self.start:%Y-%m-%d}"
 
     @property
-    def is_correction(self) -> bool:
-        """Return whether the price was added after it had started to apply."""
-        return self.added_at is not None and self.start < self.added_at
+    def subject(self) -> str:
+        """Return the usage class and the pool."""
+        return f"{self.usage_class} {self.pool.name}"
+
+    def detail(self) -> dict[str, object]:
+        """Return the pool, the class and the price."""
+        return {
+            "pool": self.pool.name,
+            "usage_class": str(self.usage_class),
+            "price_nano": self.price_nano,
+        }
+
+
+class PriceMode(models.TextChoices):
+    """The way in which the use of a pool is billed.
+
+    `pay_per_use` bills what was used. `commitment` bills the guarantee at its price, used or not,
+    and use inside the guarantee costs no more. `showback` reports costs and bills nothing.
+    """
+
+    PAY_PER_USE = "pay_per_use"
+    COMMITMENT = "commitment"
+    SHOWBACK = "showback"
+
+
+#: The longest minimum and increment of an attempt: a day.
+BILLED_S_MAX = 86_400
+
+
+class PoolTerms(Dated):
+    """The way in which the use of a pool becomes an amount.
+
+    The price of a usage class is multiplied by its multiplier, in millionths. An attempt is billed
+    for at least `minimum_s`, and for whole multiples of `increment_s`. A pool without terms is
+    pay-per-use, with multipliers of 1, no minimum, and billed by the second.
+    """
+
+    action = "pool_terms"
+    words = DatedWords("terms", "those terms")
+
+    card = models.ForeignKey(RateCard, models.PROTECT, related_name="terms")
+    mode = models.CharField(
+        max_length=11, choices=PriceMode.choices, default=PriceMode.PAY_PER_USE.value
+    )
+    guaranteed_ppm = models.PositiveIntegerField(default=PPM)
+    borrowed_ppm = models.PositiveIntegerField(default=PPM)
+    unpaid_ppm = models.PositiveIntegerField(default=PPM)
+    minimum_s = models.PositiveIntegerField(default=0)
+    increment_s = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(mode__in=["pay_per_use", "commitment", "showback"]),
+                name="terms_mode_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    guaranteed_ppm__lte=PRICE_MULTIPLIER_PPM_MAX,
+                    borrowed_ppm__lte=PRICE_MULTIPLIER_PPM_MAX,
+                    unpaid_ppm__lte=PRICE_MULTIPLIER_PPM_MAX,
+                ),
+                name="terms_multipliers_are_sane",
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    minimum_s__lte=BILLED_S_MAX, increment_s__gte=1, increment_s__lte=BILLED_S_MAX
+                ),
+                name="terms_bill_at_most_a_day_more",
+            ),
+            models.CheckConstraint(
+                condition=Q(end=None) | Q(end__gt=F("start")), name="terms_have_a_length"
+            ),
+            ExclusionConstraint(
+                name="pool_has_one_mode_at_a_time",
+                expressions=[
+                    ("card", RangeOperators.EQUAL),
+                    ("pool", RangeOperators.EQUAL),
+                    (
+                        Func("start", "end", RangeBoundary(), function="TSTZRANGE"),
+                        RangeOperators.OVERLAPS,
+                    ),
+                ],
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.pool} from {self.start:%Y-%m-%d}"
+
+    @property
+    def subject(self) -> str:
+        """Return the pool."""
+        return self.pool.name
+
+    def detail(self) -> dict[str, object]:
+        """Return the pool and its terms."""
+        return {
+            "pool": self.pool.name,
+            "mode": str(self.mode),
+            "guaranteed_ppm": self.guaranteed_ppm,
+            "borrowed_ppm": self.borrowed_ppm,
+            "unpaid_ppm": self.unpaid_ppm,
+            "minimum_s": self.minimum_s,
+            "increment_s": self.increment_s,
+        }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from typing import NamedTuple
 from uuid import UUID
 
 from billing.amounts import Amounts
-from billing.chargeback import Report, chargeback
-from billing.models import PRICED_CLASSES, RateCard, RateLine, UsageClass
+from billing.chargeback import Row, chargeback
+from billing.class_prices import ClassPrice, class_prices
+from billing.dating import Rule
+from billing.models import PRICED_CLASSES, ExtraCharge, PoolTerms, PriceMode, RateCard, UsageClass
 from billing.periods import Period, last_month
 from billing.pricing import time_zone_of, visible_cards
 from clusters.models import Pool
@@ -18,32 +23,58 @@ from tenants.access import Actor
 from tenants.roles import Permission
 
 
+class PriceAt(NamedTuple):
+    """The price of a class at one moment, and what the usage of the period costs at it.
+
+    `price_nano` is per GPU-hour, with `multiplier_ppm` of the class; both are None where there is
+    none.
+    """
+
+    mode: PriceMode
+    price_nano: int | None
+    multiplier_ppm: int | None
+    cost_nano: int
+
+
 @dataclass(frozen=True, slots=True)
 class PricePair:
-    """A pool and usage class with its price at two moments, and the usage of the period.
+    """A pool and a usage class, or a charge beside use, with its prices at two moments.
 
-    Prices are nano-currency per GPU-hour, or None where there is none. Costs are those of the
-    period's usage at each of the two prices, with the multipliers of its priority classes.
+    `mgpu_s` is the usage of the period; of a charge beside use the larger quantity of the two.
     """
 
     pool: str
     device: DeviceKind
-    usage_class: UsageClass
-    first_nano: int | None
-    second_nano: int | None
+    usage_class: UsageClass | ExtraCharge
     mgpu_s: int
-    first_cost_nano: int
-    second_cost_nano: int
+    first: PriceAt
+    second: PriceAt
 
     @property
     def change_ppm(self) -> int | None:
         """Return the change of the price in millionths, towards zero; None without a first one."""
-        return _change_ppm(self.first_nano, self.second_nano)
+        return _change_ppm(self.first.price_nano, self.second.price_nano)
+
+
+@dataclass(frozen=True, slots=True)
+class TeamPair:
+    """A team's cost of the period at two moments. Showback is in no cost."""
+
+    team: str
+    first_cost_nano: int
+    second_cost_nano: int
+    first_showback_nano: int
+    second_showback_nano: int
+
+    @property
+    def change_ppm(self) -> int | None:
+        """Return the change of the cost in millionths; None if it was zero."""
+        return _change_ppm(self.first_cost_nano, self.second_cost_nano)
 
 
 @dataclass(frozen=True, slots=True)
 class PriceComparison:
-    """Prices at `first` and `second`, and the cost of `period` in fact and under each of them.
+    """Prices and terms at `first` and `second`, and the cost of `period` in fact and under each.
 
     `is_whole` says whether the actor sees the costs of the whole organization. If not, usage and
     costs are those of the visible part.
@@ -54,9 +85,12 @@ class PriceComparison:
     second: datetime
     period: Period
     pairs: tuple[PricePair, ...]
+    teams: tuple[TeamPair, ...]
     charged_cost_nano: int
     first_cost_nano: int
     second_cost_nano: int
+    first_showback_nano: int
+    second_showback_nano: int
     is_whole: bool
 
     @property
@@ -87,64 +121,120 @@ def compare_prices(
     is_whole = actor.holds(Permission.VIEW_COSTS, organization.path)
     below = organization.display_path if is_whole else None
 
-    def amounts(priced_at: datetime | None) -> dict[str, Amounts]:
-        report = chargeback(actor=actor, period=period, node_path=below, priced_at=priced_at)
-        return _by_pool(report, organization.pk)
+    def report(priced_at: datetime | None) -> list[Row]:
+        found = chargeback(actor=actor, period=period, node_path=below, priced_at=priced_at)
+        return [row for row in found.team_rows if row.node.organization_id == organization.pk]
 
-    charged, at_first, at_second = (amounts(moment) for moment in (None, first, second))
-    prices = {moment: _prices_at(card, moment) for moment in (first, second)}
-    pools = {line.pool.name: line.pool for line in card.lines.all()}
-    used = set(charged) - pools.keys()
-    pools.update({pool.name: pool for pool in Pool.objects.filter(name__in=used)})
-    pairs = []
-    for name, pool in sorted(pools.items()):
-        for usage_class in PRICED_CLASSES:
-            key = name, usage_class.value
-            before, after = at_first.get(name, Amounts()), at_second.get(name, Amounts())
-            mgpu_s = getattr(before, f"{usage_class}_mgpu_s", 0)
-            if mgpu_s or any(key in found for found in prices.values()):
-                pairs.append(
-                    PricePair(
-                        pool=name,
-                        device=pool.kind,
-                        usage_class=usage_class,
-                        first_nano=prices[first].get(key),
-                        second_nano=prices[second].get(key),
-                        mgpu_s=mgpu_s,
-                        first_cost_nano=getattr(before, f"{usage_class}_cost_nano", 0),
-                        second_cost_nano=getattr(after, f"{usage_class}_cost_nano", 0),
-                    )
-                )
+    charged, at_first, at_second = (report(moment) for moment in (None, first, second))
+    totals = [_total(rows) for rows in (charged, at_first, at_second)]
     return PriceComparison(
         card=card,
         first=first,
         second=second,
         period=period,
-        pairs=tuple(pairs),
-        charged_cost_nano=sum(each.cost_nano for each in charged.values()),
-        first_cost_nano=sum(each.cost_nano for each in at_first.values()),
-        second_cost_nano=sum(each.cost_nano for each in at_second.values()),
+        pairs=tuple(_pairs(card, (first, at_first), (second, at_second))),
+        teams=tuple(_teams(at_first, at_second)),
+        charged_cost_nano=totals[0].cost_nano,
+        first_cost_nano=totals[1].cost_nano,
+        second_cost_nano=totals[2].cost_nano,
+        first_showback_nano=totals[1].showback_nano,
+        second_showback_nano=totals[2].showback_nano,
         is_whole=is_whole,
     )
 
 
-def _by_pool(report: Report, organization: UUID) -> dict[str, Amounts]:
-    sums: dict[str, Amounts] = {}
-    for row in report.team_rows:
-        if row.node.organization_id == organization:
-            sums[row.pool] = sums.get(row.pool, Amounts()) + row.amounts
-    return sums
+Moment = tuple[datetime, list[Row]]
 
 
-def _prices_at(card: RateCard, moment: datetime) -> dict[tuple[str, str], int]:
-    def applies(line: RateLine) -> bool:
-        return line.start <= moment and (line.end is None or line.end > moment)
+def _pairs(card: RateCard, first: Moment, second: Moment) -> Iterator[PricePair]:
+    pools = {rule.pool.name: rule.pool for rule in (*card.lines.all(), *card.terms.all())}
+    used = {row.pool for row in (*first[1], *second[1])} - pools.keys()
+    pools.update({pool.name: pool for pool in Pool.objects.filter(name__in=used)})
+    for name, pool in sorted(pools.items()):
+        sides = [_Side.at(card, name, *moment) for moment in (first, second)]
+        for usage_class in (*PRICED_CLASSES, *ExtraCharge):
+            quantities, prices = zip(*(side.of(usage_class) for side in sides), strict=True)
+            if any(quantities) or any(price.price_nano is not None for price in prices):
+                yield PricePair(name, pool.kind, usage_class, max(quantities), *prices)
 
-    return {
-        (line.pool.name, line.usage_class): line.price_nano
-        for line in card.lines.all()
-        if applies(line)
-    }
+
+class _Side(NamedTuple):
+    """A pool at one moment of the comparison."""
+
+    mode: PriceMode
+    prices: Mapping[UsageClass, ClassPrice]
+    amounts: Amounts
+
+    @classmethod
+    def at(cls, card: RateCard, pool: str, moment: datetime, rows: Iterable[Row]) -> _Side:
+        terms = next(iter(_applying(card.terms.all(), pool, moment)), PoolTerms())
+        listed = {
+            UsageClass(line.usage_class): line.price_nano
+            for line in _applying(card.lines.all(), pool, moment)
+        }
+        amounts = _total(row for row in rows if row.pool == pool)
+        return cls(PriceMode(terms.mode), class_prices(listed, terms), amounts)
+
+    def of(self, usage_class: UsageClass | ExtraCharge) -> tuple[int, PriceAt]:
+        """Return the quantity of a class, and its price with the cost."""
+        if usage_class is ExtraCharge.COMMITMENT:
+            amounts = self.amounts
+            price = self.prices.get(UsageClass.GUARANTEED)
+            is_committed = self.mode is PriceMode.COMMITMENT
+            return amounts.commitment_mgpu_s, PriceAt(
+                self.mode,
+                price.price_nano if price is not None and is_committed else None,
+                price.multiplier_ppm if price is not None and is_committed else None,
+                amounts.commitment_cost_nano,
+            )
+        if usage_class is ExtraCharge.TOP_UP:
+            amounts = self.amounts
+            return amounts.top_up_mgpu_s, PriceAt(self.mode, None, None, amounts.top_up_cost_nano)
+        of_class = self.amounts.of_class(usage_class)
+        price = self.prices.get(usage_class)
+        return of_class.mgpu_s, PriceAt(
+            self.mode,
+            None if price is None else price.price_nano,
+            None if price is None else price.multiplier_ppm,
+            of_class.cost_nano,
+        )
+
+
+def _applying(rules: Iterable[Rule], pool: str, moment: datetime) -> list[Rule]:
+    return [
+        rule
+        for rule in rules
+        if rule.pool.name == pool
+        and rule.start <= moment
+        and (rule.end is None or rule.end > moment)
+    ]
+
+
+def _teams(at_first: list[Row], at_second: list[Row]) -> Iterator[TeamPair]:
+    """Yield the teams, those whose cost changes most first."""
+    sides = [
+        {team: _total(some) for team, some in groupby(rows, lambda row: row.node.display_path)}
+        for rows in (at_first, at_second)
+    ]
+    pairs = []
+    for team in {**sides[0], **sides[1]}:
+        before, after = (side.get(team, Amounts()) for side in sides)
+        pairs.append(
+            TeamPair(
+                team,
+                before.cost_nano,
+                after.cost_nano,
+                before.showback_nano,
+                after.showback_nano,
+            )
+        )
+    yield from sorted(
+        pairs, key=lambda pair: (-abs(pair.second_cost_nano - pair.first_cost_nano), pair.team)
+    )
+
+
+def _total(rows: Iterable[Row]) -> Amounts:
+    return sum((row.amounts for row in rows), Amounts())
 
 
 def _change_ppm(first_nano: int | None, second_nano: int | None) -> int | None:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Min, Prefetch, Q, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 
 from audit.recording import record
-from billing.models import RateCard, RateLine, UsageClass
-from billing.periods import EARLIEST, LATEST
+from billing.dating import Recorder, Rule, add_rule, cancel_rule, end_rule, time_errors
+from billing.models import (
+    BILLED_S_MAX,
+    PRICED_CLASSES,
+    Dated,
+    PoolTerms,
+    PriceMode,
+    RateCard,
+    RateLine,
+    UsageClass,
+)
 from clusters.models import Pool
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, InvalidRequest
-from quotas.models import OrganizationPolicy
+from primitives.units import PPM
+from quotas.models import PRICE_MULTIPLIER_PPM_MAX, OrganizationPolicy
 from tenants.access import Actor, get_visible, require, visible, visible_node
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
@@ -26,19 +37,49 @@ PRICE_NANO_MAX = 10**15
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
+class Terms(NamedTuple):
+    """The values of `billing.models.PoolTerms`. The defaults are those of a pool without terms."""
+
+    mode: str = PriceMode.PAY_PER_USE.value
+    guaranteed_ppm: int = PPM
+    borrowed_ppm: int = PPM
+    unpaid_ppm: int = PPM
+    minimum_s: int = 0
+    increment_s: int = 1
+
+    def errors(self) -> list[FieldError]:
+        """Return the values that are out of range."""
+        ranges = {
+            **dict.fromkeys(MULTIPLIERS, (0, PRICE_MULTIPLIER_PPM_MAX)),
+            "minimum_s": (0, BILLED_S_MAX),
+            "increment_s": (1, BILLED_S_MAX),
+        }
+        values = self._asdict()
+        return [
+            FieldError(f"/{name}", f"must be from {least} to {most}")
+            for name, (least, most) in ranges.items()
+            if not least <= values[name] <= most
+        ]
+
+
+#: The multipliers of the classes that have a price, by the names of their columns.
+MULTIPLIERS = tuple(f"{usage_class}_ppm" for usage_class in PRICED_CLASSES)
+
+
 def visible_cards(actor: Actor) -> QuerySet[RateCard]:
-    """Return the visible rate cards, with their lines sorted by pool, class and time.
+    """Return the visible rate cards, with their lines and terms sorted by pool, class and time.
 
     Users who see costs anywhere in their organization see its prices, because prices explain costs.
     """
     lines = RateLine.objects.select_related("pool").order_by("pool__name", "usage_class", "start")
+    terms = PoolTerms.objects.select_related("pool").order_by("pool__name", "start")
     own = Q(pk__in=[])
     if actor.prefixes(Permission.VIEW_COSTS) and actor.user.organization_id is not None:
         own = Q(organization_id=actor.user.organization_id)
     return visible(
         actor,
         RateCard.objects.select_related("organization__organizationpolicy").prefetch_related(
-            Prefetch("lines", lines)
+            Prefetch("lines", lines), Prefetch("terms", terms)
         ),
         Permission.VIEW_COSTS,
         path_field="organization__path",
@@ -100,9 +141,9 @@ def add_rate_line(
 ) -> RateLine:
     """Add a price per GPU-hour during `[start, end)`. Without `start`, it applies from `now` on.
 
-    With `ends_current`, the price that applies at `start` ends there, and without `end` the new
-    one lasts until the next scheduled price. Otherwise, without `end`, it has no end yet. It may
-    start in the past where there was no price: that is a correction, and reports name it.
+    `ends_current` is that of `billing.dating.add_rule`. Otherwise, without `end`, it has no end
+    yet. It may start in the past where there was no price: that is a correction, and reports name
+    it.
 
     Raises NotFound or Forbidden by the actor's rights, and InvalidRequest for an unknown pool, or a
     price or time out of range. Raises Conflict, with the conflicting line, where there is a price
@@ -110,60 +151,26 @@ def add_rate_line(
     """
     card = _changeable(card_id, actor)
     now = now.replace(microsecond=0)
-    start = now if start is None else start
-    pool = Pool.objects.filter(name=pool_name).first()
-    errors = []
-    if pool is None:
-        errors.append(FieldError("/pool", "is not a pool"))
-    if not 0 <= price_nano <= PRICE_NANO_MAX:
-        errors.append(FieldError("/price_nano", f"must be from 0 to {PRICE_NANO_MAX}"))
-    if not EARLIEST <= start < LATEST:
-        errors.append(FieldError("/start", "must be in the years 2000 to 2099"))
-    if end is not None and not start < end <= LATEST:
-        errors.append(FieldError("/end", "must be after start and before 2100"))
-    if pool is None or errors:
-        raise InvalidRequest(
-            "; ".join(f"{error.pointer[1:]} {error.detail}" for error in errors) + ".",
-            errors=errors,
-        )
-    same = card.lines.select_related("pool").filter(pool=pool, usage_class=usage_class)
-    if ends_current:
-        end = end or same.filter(start__gt=start).aggregate(Min("start"))["start__min"]
-        current = same.filter(Q(end=None) | Q(end__gt=start), start__lt=start).first()
-        if current is not None and start >= now:
-            _set_end(card, current, start, actor=actor, now=now)
-    overlapping = same.filter(Q(end=None) | Q(end__gt=start))
-    if end is not None:
-        overlapping = overlapping.filter(start__lt=end)
-    if (in_the_way := overlapping.order_by("start").first()) is not None:
-        raise Conflict(_refusal(in_the_way, start, now), conflicts_with=str(in_the_way.pk))
-    line = RateLine.objects.create(
+    line = RateLine(
         card=card,
-        pool=pool,
         usage_class=usage_class,
         price_nano=price_nano,
-        start=start,
+        start=start or now,
         end=end,
         added_at=now,
         added_by=actor.user.login,
     )
-    _record("rate_line.added", card, line.pk, _values(line), actor=actor, now=now)
-    return line
-
-
-def _refusal(line: RateLine, start: datetime, now: datetime) -> str:
-    """Return why a price from `start` on conflicts with `line`, and what to do about it."""
-    found = (
-        f"{line.usage_class} {line.pool.name} has a price from {_text(line.start)} to "
-        f"{_text(line.end)}. "
+    errors = []
+    if not 0 <= price_nano <= PRICE_NANO_MAX:
+        errors.append(FieldError("/price_nano", f"must be from 0 to {PRICE_NANO_MAX}"))
+    _set_pool(line, pool_name, errors)
+    return add_rule(
+        line,
+        _lines_like(line),
+        ends_current=ends_current,
+        now=now,
+        record=_recorder(card, actor, now),
     )
-    if start < min(now, line.start):
-        return found + f"End yours at {_text(line.start)} or earlier, or choose another start."
-    if start < now:
-        return found + "What has applied never changes. Choose a start from now on."
-    if start == line.start:
-        return found + "Cancel that scheduled price first, or choose another start."
-    return found + "End that price first, or choose another period."
 
 
 @transaction.atomic
@@ -172,19 +179,12 @@ def end_rate_line(
 ) -> RateLine:
     """End a price at `end` (None: `now`), not in the past, so that no past report changes.
 
-    Raises NotFound or Forbidden by the actor's rights. Raises Conflict if `end` is in the past, not
-    after the line's start, or after its present end.
+    Raises NotFound or Forbidden by the actor's rights, and Conflict as `billing.dating.end_rule`.
     """
     card = _changeable(card_id, actor)
-    line = _line_of(card, line_id, actor)
+    line = _rule_of(card.lines.all(), line_id, actor)
     now = now.replace(microsecond=0)
-    end = now if end is None else end
-    if end < now or end <= line.start or (line.end is not None and end > line.end) or end > LATEST:
-        raise Conflict(
-            f"This price applies from {_text(line.start)} to {_text(line.end)}. Its new end must "
-            "be earlier, but after its start and not in the past.",
-        )
-    _set_end(card, line, end, actor=actor, now=now)
+    end_rule(line, end or now, now=now, record=_recorder(card, actor, now))
     return line
 
 
@@ -195,38 +195,98 @@ def cancel_rate_line(card_id: UUID, line_id: UUID, *, actor: Actor, now: datetim
     Raises NotFound or Forbidden by the actor's rights, and Conflict for a price that has started.
     """
     card = _changeable(card_id, actor)
-    line = _line_of(card, line_id, actor)
-    if line.start <= now:
-        raise Conflict(
-            f"This price applies since {_text(line.start)}, so it cannot be cancelled. End it "
-            "instead."
-        )
-    before = (
-        card.lines.filter(pool=line.pool, usage_class=line.usage_class, end=line.start)
-        .select_related("pool")
-        .first()
+    line = _rule_of(card.lines.all(), line_id, actor)
+    cancel_rule(line, _lines_like(line), now=now, record=_recorder(card, actor, now))
+
+
+def _lines_like(line: RateLine) -> QuerySet[RateLine]:
+    same = RateLine.objects.filter(card=line.card, pool=line.pool, usage_class=line.usage_class)
+    return same.select_related("pool")
+
+
+@transaction.atomic
+def add_terms(
+    card_id: UUID,
+    *,
+    pool_name: str,
+    values: Terms,
+    start: datetime | None,
+    end: datetime | None,
+    ends_current: bool = False,
+    actor: Actor,
+    now: datetime,
+) -> PoolTerms:
+    """Add terms of a pool during `[start, end)`. Times and refusals are those of `add_rate_line`.
+
+    Raises InvalidRequest also for values out of range.
+    """
+    card = _changeable(card_id, actor)
+    now = now.replace(microsecond=0)
+    terms = PoolTerms(
+        card=card,
+        **values._asdict(),
+        start=start or now,
+        end=end,
+        added_at=now,
+        added_by=actor.user.login,
     )
-    _record("rate_line.cancelled", card, line.pk, _values(line), actor=actor, now=now)
-    line.delete()
-    if before is not None:
-        before.end = line.end
-        before.save(update_fields=["end"])
-        _record("rate_line.extended", card, before.pk, _values(before), actor=actor, now=now)
+    _set_pool(terms, pool_name, values.errors())
+    return add_rule(
+        terms,
+        _terms_like(terms),
+        ends_current=ends_current,
+        now=now,
+        record=_recorder(card, actor, now),
+    )
 
 
-def _set_end(card: RateCard, line: RateLine, end: datetime, *, actor: Actor, now: datetime) -> None:
-    line.end = end
-    line.save(update_fields=["end"])
-    _record("rate_line.ended", card, line.pk, _values(line), actor=actor, now=now)
+@transaction.atomic
+def end_terms(
+    card_id: UUID, terms_id: UUID, end: datetime | None, *, actor: Actor, now: datetime
+) -> PoolTerms:
+    """End the terms of a pool at `end` (None: `now`). Raises as `end_rate_line`."""
+    card = _changeable(card_id, actor)
+    terms = _rule_of(card.terms.all(), terms_id, actor)
+    now = now.replace(microsecond=0)
+    end_rule(terms, end or now, now=now, record=_recorder(card, actor, now))
+    return terms
 
 
-def _line_of(card: RateCard, line_id: UUID, actor: Actor) -> RateLine:
+@transaction.atomic
+def cancel_terms(card_id: UUID, terms_id: UUID, *, actor: Actor, now: datetime) -> None:
+    """Delete scheduled terms. Terms that end where they start last until their end instead.
+
+    Raises as `cancel_rate_line`.
+    """
+    card = _changeable(card_id, actor)
+    terms = _rule_of(card.terms.all(), terms_id, actor)
+    cancel_rule(terms, _terms_like(terms), now=now, record=_recorder(card, actor, now))
+
+
+def _terms_like(terms: PoolTerms) -> QuerySet[PoolTerms]:
+    return PoolTerms.objects.filter(card=terms.card, pool=terms.pool).select_related("pool")
+
+
+def _set_pool(rule: Dated, pool_name: str, errors: list[FieldError]) -> None:
+    """Set the pool of a new rule. Raises InvalidRequest for it, for its times, and for `errors`."""
+    pool = Pool.objects.filter(name=pool_name).first()
+    found = [] if pool is not None else [FieldError("/pool", "is not a pool")]
+    found += [*errors, *time_errors(rule.start, rule.end)]
+    if pool is None or found:
+        raise InvalidRequest(
+            "; ".join(f"{error.pointer[1:]} {error.detail}" for error in found) + ".",
+            errors=found,
+        )
+    rule.pool = pool
+
+
+def _rule_of(rules: QuerySet[Rule], rule_id: UUID, actor: Actor) -> Rule:
     return get_visible(
         actor,
-        card.lines.select_related("pool"),
+        rules.select_related("pool"),
         Permission.VIEW_COSTS,
         path_field="card__organization__path",
-        pk=line_id,
+        pk=rule_id,
     )
 
 
@@ -243,18 +303,18 @@ def _changeable(card_id: UUID, actor: Actor) -> RateCard:
     return card
 
 
-def _text(moment: datetime | None) -> str:
-    return "further notice" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+def _recorder(card: RateCard, actor: Actor, now: datetime) -> Recorder:
+    """Return what records the acts on a card's rules."""
 
+    def record_act(act: str, rule: Dated) -> None:
+        detail = {
+            **rule.detail(),
+            "start": rule.start.isoformat(),
+            "end": None if rule.end is None else rule.end.isoformat(),
+        }
+        _record(f"{rule.action}.{act}", card, rule.pk, detail, actor=actor, now=now)
 
-def _values(line: RateLine) -> dict[str, object]:
-    return {
-        "pool": line.pool.name,
-        "usage_class": str(line.usage_class),
-        "price_nano": line.price_nano,
-        "start": line.start.isoformat(),
-        "end": None if line.end is None else line.end.isoformat(),
-    }
+    return record_act
 
 
 def _record(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from django.db.models import F, Q
 from django.db.models.functions import Greatest
 
-from billing.models import RateLine, UsageClass
+from billing.class_prices import class_prices
+from billing.models import PoolTerms, PriceMode, RateLine, UsageClass
 from billing.periods import Period
 from billing.rating import cost_nano
 
@@ -31,6 +33,24 @@ USAGE_OF_JOB = """(
 )"""
 
 
+@dataclass(frozen=True, slots=True)
+class PresentPrices:
+    """What an organization is billed for a GPU-hour of each pool and usage class at one moment.
+
+    In nano-currency, with the multiplier of the class. Showback costs 0, and so does use that a
+    commitment pays. Unpaid use has the price of borrowed use where it has none of its own. The
+    currency is None if there is no price at all. `modes` has the pools with terms.
+    """
+
+    billed_nano: Mapping[tuple[UUID, str], int]
+    modes: Mapping[UUID, str]
+    currency: str | None
+
+    def mode(self, pool: UUID) -> str:
+        """Return the mode of a pool."""
+        return self.modes.get(pool, PriceMode.PAY_PER_USE.value)
+
+
 def cost_per_hour_nano(
     *,
     organization_id: UUID,
@@ -40,11 +60,11 @@ def cost_per_hour_nano(
     multiplier_ppm: int,
     now: datetime,
 ) -> tuple[int, str] | None:
-    """Return the cost of an hour of these GPUs at present prices, and the currency. One query.
+    """Return the billed cost of an hour of these GPUs at present, and the currency. Two queries.
 
     None if a needed class has no price now.
     """
-    prices, currency = current_prices(organization_id, [pool_id], now=now)
+    present = present_prices(organization_id, [pool_id], now=now)
     total_nano = 0
     for usage_class, mgpu in (
         (UsageClass.GUARANTEED.value, guaranteed_mgpu),
@@ -52,30 +72,38 @@ def cost_per_hour_nano(
     ):
         if mgpu == 0:
             continue
-        price_nano = prices.get((pool_id, usage_class))
+        price_nano = present.billed_nano.get((pool_id, usage_class))
         if price_nano is None:
             return None
         total_nano += cost_nano(mgpu * 3_600, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
-    return None if currency is None else (total_nano, currency)
+    return None if present.currency is None else (total_nano, present.currency)
 
 
-def current_prices(
+def present_prices(
     organization_id: UUID, pools: Collection[UUID], *, now: datetime
-) -> tuple[dict[tuple[UUID, str], int], str | None]:
-    """Return the prices at `now` by (pool, usage class), and the currency. One query.
-
-    Prices are in nano-currency per GPU-hour. The currency is None if there is no price at all.
-    """
-    lines = list(
-        RateLine.objects.filter(
-            Q(end=None) | Q(end__gt=now),
-            card__organization_id=organization_id,
-            pool_id__in=pools,
-            start__lte=now,
-        ).select_related("card")
+) -> PresentPrices:
+    """Return the prices at `now`, with the terms of the pools. Two queries."""
+    at_present = {
+        "card__organization_id": organization_id,
+        "pool_id__in": pools,
+        "start__lte": now,
+    }
+    goes_on = Q(end=None) | Q(end__gt=now)
+    lines = list(RateLine.objects.filter(goes_on, **at_present).select_related("card"))
+    of_pool = {terms.pool_id: terms for terms in PoolTerms.objects.filter(goes_on, **at_present)}
+    listed: dict[UUID, dict[UsageClass, int]] = {}
+    for line in lines:
+        listed.setdefault(line.pool_id, {})[UsageClass(line.usage_class)] = line.price_nano
+    billed_nano = {
+        (pool, usage_class.value): price.billed_nano
+        for pool, of_class in listed.items()
+        for usage_class, price in class_prices(of_class, of_pool.get(pool, PoolTerms())).items()
+    }
+    return PresentPrices(
+        billed_nano=billed_nano,
+        modes={pool: terms.mode for pool, terms in of_pool.items()},
+        currency=lines[0].card.currency if lines else None,
     )
-    prices = {(line.pool_id, line.usage_class): line.price_nano for line in lines}
-    return prices, lines[0].card.currency if lines else None
 
 
 def corrections_in(

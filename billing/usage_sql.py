@@ -21,16 +21,15 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from billing.models import UsageClass
+from billing.models import ExtraCharge, PriceMode, UsageClass
+from billing.price_sql import COMMITMENTS, PRICES, TOP_UPS, is_committed_sql
 from billing.rating import cost_of_shifted_sql, shifted_sql
+from primitives.units import PPM
 
 #: account = team number * this + pool number, both from 1.
 POOLS_MAX = 10_000
-#: The usage classes by the numbers that the statements use for them.
-CLASSES = {number: usage_class.value for number, usage_class in enumerate(UsageClass, 1)}
-
-# Later than all times of segments, for rate lines and gaps without an end.
-_EVER = 1 << 60
+#: The usage classes and the charges beside use, by the numbers that the statements use for them.
+CLASSES = {number: charged.value for number, charged in enumerate([*UsageClass, *ExtraCharge], 1)}
 
 _IN_PERIOD = """
     s.start < %(until_at)s AND (s."end" > %(since_at)s OR s."end" IS NULL)
@@ -66,6 +65,9 @@ accounts AS MATERIALIZED (
         JOIN tenants_node n ON n.id = t.id
     ) AS t
     CROSS JOIN unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
+),
+tariffs AS MATERIALIZED (
+    SELECT DISTINCT tariff, organization_id, pool_id FROM accounts
 ),
 places AS MATERIALIZED (
     SELECT (%(teams)s::uuid[])[number] AS team_id, number, since_at, until_at
@@ -115,6 +117,13 @@ CROSS JOIN LATERAL generate_series(
 ) AS bucket
 """
 
+_SPAN_BUCKETS = """
+CROSS JOIN LATERAL generate_series(
+    width_bucket(c.since_s, %(buckets)s::bigint[]),
+    width_bucket(c.until_s - 1, %(buckets)s::bigint[])
+) AS bucket
+"""
+
 
 def rated(condition: str = "", *, has_buckets: bool = False) -> str:
     """Return CTEs up to `rated`: the period's usage and cost per attempt, class and rate line.
@@ -128,20 +137,29 @@ def rated(condition: str = "", *, has_buckets: bool = False) -> str:
 
     Gaps between rate lines become lines without a price, so that no use is lost. Classes: 1
     guaranteed, 2 borrowed, 3 unpaid, 4 fault. Class 3 has the price of class 2 where it has no line
-    of its own. Class 4 costs nothing, so it is never unpriced.
+    of its own. Class 4 costs nothing, so it is never unpriced. Classes 5 (commitment) and 6
+    (top-up) are no use: their `mgpu_s` is 0, and a commitment has no attempt.
+
+    `list_nano` is `price_nano` x `multiplier_ppm` x `quantity_mgpu_s`, where `price_nano` includes
+    the multiplier `class_ppm` of the class. `cost_nano` is the billed part: nothing for showback,
+    and nothing for use that a commitment pays.
 
     The outer join to `placed` nearly always finds a row; an inner join would make the planner
     expect few rows. Use without a row happened while its team was elsewhere.
     """
-    since_s, end_s = "c.since_s", """date_part('epoch', LEAST(s."end", c.until_at))::bigint"""
+    since_s, until_s = "c.since_s", "c.until_s"
+    end_s = """date_part('epoch', LEAST(s."end", c.until_at))::bigint"""
     if has_buckets:
         since_s = f"GREATEST({since_s}, (%(buckets)s::bigint[])[bucket])"
-        end_s = f"LEAST({end_s}, (%(buckets)s::bigint[])[bucket + 1])"
+        until_s, end_s = (
+            f"LEAST({end}, (%(buckets)s::bigint[])[bucket + 1])" for end in (until_s, end_s)
+        )
     return f"""
 overlapping AS MATERIALIZED (
     SELECT s.attempt_id, a.job_id, c.account, c.tariff, {since_s} AS since_s, a.multiplier_ppm,
            s.fault, {_MGPU_BY_CLASS},
-           date_part('epoch', s.start)::bigint AS start_s, {end_s} AS end_s
+           date_part('epoch', s.start)::bigint AS start_s, {end_s} AS end_s,
+           s."end" AS ended_at
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
     LEFT JOIN placed c ON c.team_id = a.team_id AND c.pool_id = a.pool_id
@@ -163,41 +181,11 @@ pieces AS NOT MATERIALIZED (
       ON s.attempt_id = o.attempt_id AND s."end" <= to_timestamp(o.since_s)
     WHERE o.start_s <= o.since_s
 ),
-lines AS MATERIALIZED (
-    SELECT m.tariff,
-           array_position(ARRAY['guaranteed', 'borrowed', 'unpaid'], l.usage_class) AS class,
-           l.id AS line_id, l.price_nano,
-           CASE WHEN %(priced_at)s::timestamptz IS NULL
-                THEN date_part('epoch', l.start)::bigint ELSE -{_EVER} END AS start_s,
-           CASE WHEN %(priced_at)s::timestamptz IS NULL
-                THEN COALESCE(date_part('epoch', l."end")::bigint, {_EVER})
-                ELSE {_EVER} END AS end_s
-    FROM (SELECT DISTINCT tariff, organization_id, pool_id FROM accounts) AS m
-    JOIN billing_ratecard c ON c.organization_id = m.organization_id
-    JOIN billing_rateline l ON l.card_id = c.id AND l.pool_id = m.pool_id
-    WHERE %(priced_at)s::timestamptz IS NULL
-       OR l.start <= %(priced_at)s AND (l."end" > %(priced_at)s OR l."end" IS NULL)
-),
-own_prices AS MATERIALIZED (
-    SELECT * FROM lines
-    UNION ALL
-    SELECT tariff, class, NULL, NULL,
-           LAG(end_s, 1, -{_EVER}) OVER (PARTITION BY tariff, class ORDER BY start_s), start_s
-    FROM lines
-    UNION ALL
-    SELECT tariff, class, NULL, NULL, MAX(end_s), {_EVER} FROM lines GROUP BY tariff, class
-    UNION ALL
-    SELECT tariff, 3, NULL, NULL, -{_EVER}, {_EVER} FROM lines
-    GROUP BY tariff HAVING NOT bool_or(class = 3)
-),
-prices AS MATERIALIZED (
-    SELECT * FROM own_prices WHERE class < 3 OR price_nano IS NOT NULL
-    UNION ALL
-    SELECT o.tariff, 3, b.line_id, b.price_nano,
-           GREATEST(o.start_s, b.start_s), LEAST(o.end_s, b.end_s)
-    FROM own_prices o JOIN own_prices b USING (tariff)
-    WHERE o.class = 3 AND o.price_nano IS NULL AND b.class = 2
-      AND o.start_s < b.end_s AND o.end_s > b.start_s
+{PRICES},
+account_spans AS (
+    SELECT c.team_id, c.pool_id, c.account, c.tariff, {since_s} AS since_s, {until_s} AS until_s
+    FROM (SELECT *, date_part('epoch', until_at)::bigint AS until_s FROM placed) AS c
+    {_SPAN_BUCKETS if has_buckets else ""}
 ),
 by_class AS (
     SELECT attempt_id, job_id, account, tariff, since_s, multiplier_ppm, start_s, end_s,
@@ -211,32 +199,55 @@ by_class AS (
 cumulative AS (
     SELECT p.attempt_id, p.job_id, p.account, p.since_s, p.class, r.line_id,
            COALESCE(r.price_nano, CASE p.class WHEN 4 THEN 0 END) AS price_nano,
+           COALESCE(r.mode, '{PriceMode.PAY_PER_USE}') AS mode, r.class_ppm,
+           CASE WHEN {is_committed_sql("r.mode", "p.class")} THEN {PPM}
+                ELSE p.multiplier_ppm END AS multiplier_ppm,
            r.price_nano IS NULL AND p.class < 4 AS is_unpriced,
            SUM(p.mgpu * GREATEST(
                0, LEAST(p.end_s, r.end_s, p.since_s) - GREATEST(p.start_s, r.start_s)
            )) FILTER (WHERE p.start_s < p.since_s) AS before_mgpu_s,
            SUM(p.mgpu * (LEAST(p.end_s, r.end_s) - GREATEST(p.start_s, r.start_s)))
-               AS until_mgpu_s,
-           r.price_nano::numeric * p.multiplier_ppm AS rate
+               AS until_mgpu_s
     FROM by_class p
     LEFT JOIN prices r
       ON r.tariff = p.tariff AND r.class = p.class
      AND r.start_s < p.end_s AND r.end_s > p.start_s
     GROUP BY p.attempt_id, p.job_id, p.account, p.since_s, p.multiplier_ppm, p.class,
-             r.line_id, r.price_nano, r.start_s
+             r.line_id, r.price_nano, r.mode, r.class_ppm, r.start_s
+),
+{COMMITMENTS},
+{TOP_UPS},
+priced AS (
+    SELECT attempt_id, job_id, account, since_s, class, line_id, price_nano, mode, class_ppm,
+           multiplier_ppm, is_unpriced, COALESCE(before_mgpu_s, 0) AS before_mgpu_s, until_mgpu_s
+    FROM cumulative
+    UNION ALL
+    SELECT NULL, NULL, account, since_s, 5, line_id, price_nano, '{PriceMode.COMMITMENT}',
+           class_ppm, {PPM}, false, before_mgpu_s, until_mgpu_s
+    FROM commitments
+    UNION ALL
+    SELECT attempt_id, job_id, account, since_s, 6, line_id, price_nano, mode, class_ppm,
+           multiplier_ppm, false, 0, mgpu_s
+    FROM top_ups
 ),
 shifted AS (
-    SELECT attempt_id, job_id, account, since_s, class, line_id, price_nano, is_unpriced,
-           until_mgpu_s - COALESCE(before_mgpu_s, 0) AS mgpu_s,
-           {shifted_sql("until_mgpu_s", "rate")} AS until_shifted,
-           {shifted_sql("before_mgpu_s", "rate")} AS before_shifted
-    FROM cumulative
+    SELECT *, {shifted_sql("until_mgpu_s", "price_nano * multiplier_ppm")} AS until_shifted,
+           {shifted_sql("before_mgpu_s", "price_nano * multiplier_ppm")} AS before_shifted
+    FROM priced
+),
+listed AS (
+    SELECT *, until_mgpu_s - before_mgpu_s AS quantity_mgpu_s,
+           COALESCE({cost_of_shifted_sql("until_shifted")}
+                    - {cost_of_shifted_sql("before_shifted")}, 0) AS list_nano
+    FROM shifted
 ),
 rated AS (
-    SELECT attempt_id, job_id, account, since_s, class, line_id, price_nano, is_unpriced, mgpu_s,
-           COALESCE({cost_of_shifted_sql("until_shifted")}, 0)
-           - COALESCE({cost_of_shifted_sql("before_shifted")}, 0) AS cost_nano
-    FROM shifted
+    SELECT attempt_id, job_id, account, since_s, class, line_id, price_nano, mode, class_ppm,
+           multiplier_ppm, is_unpriced, quantity_mgpu_s,
+           CASE WHEN class > 4 THEN 0 ELSE quantity_mgpu_s END AS mgpu_s, list_nano,
+           CASE WHEN mode = '{PriceMode.SHOWBACK}' OR {is_committed_sql("mode", "class")} THEN 0
+                ELSE list_nano END AS cost_nano
+    FROM listed
 )
 """  # noqa: S608 - made of constants only
 
@@ -265,8 +276,17 @@ amounts AS (
            SUM(cost_nano) FILTER (WHERE class = 3) AS unpaid_cost_nano,
            SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 1) AS unpriced_guaranteed_mgpu_s,
            SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 2) AS unpriced_borrowed_mgpu_s,
-           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 3) AS unpriced_unpaid_mgpu_s
-    FROM rated GROUP BY account
+           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 3) AS unpriced_unpaid_mgpu_s,
+           SUM(quantity_mgpu_s) FILTER (WHERE class = 5) AS commitment_mgpu_s,
+           SUM(cost_nano) FILTER (WHERE class = 5) AS commitment_cost_nano,
+           SUM(quantity_mgpu_s) FILTER (WHERE class = 6) AS top_up_mgpu_s,
+           SUM(cost_nano) FILTER (WHERE class = 6) AS top_up_cost_nano,
+           SUM(list_nano) FILTER (WHERE is_shown AND class = 1) AS showback_guaranteed_nano,
+           SUM(list_nano) FILTER (WHERE is_shown AND class = 2) AS showback_borrowed_nano,
+           SUM(list_nano) FILTER (WHERE is_shown AND class = 3) AS showback_unpaid_nano,
+           SUM(list_nano) FILTER (WHERE is_shown AND class = 6) AS showback_top_up_nano
+    FROM (SELECT *, mode = '{PriceMode.SHOWBACK}' AS is_shown FROM rated) AS rated
+    WHERE quantity_mgpu_s > 0 GROUP BY account
 ),
 job AS (
     SELECT account, job_id,
@@ -347,19 +367,25 @@ SELECT 'row' AS part, account AS key, NULL::bigint AS day,
        COALESCE(unpaid_cost_nano, 0),
        COALESCE(unpriced_guaranteed_mgpu_s, 0), COALESCE(unpriced_borrowed_mgpu_s, 0),
        COALESCE(unpriced_unpaid_mgpu_s, 0),
-       jobs, guaranteed_jobs, borrowed_jobs, unpaid_jobs, fault_jobs
-FROM amounts JOIN jobs USING (account)
+       COALESCE(jobs, 0), COALESCE(guaranteed_jobs, 0), COALESCE(borrowed_jobs, 0),
+       COALESCE(unpaid_jobs, 0), COALESCE(fault_jobs, 0),
+       COALESCE(commitment_mgpu_s, 0), COALESCE(commitment_cost_nano, 0),
+       COALESCE(top_up_mgpu_s, 0), COALESCE(top_up_cost_nano, 0),
+       COALESCE(showback_guaranteed_nano, 0), COALESCE(showback_borrowed_nano, 0),
+       COALESCE(showback_unpaid_nano, 0), COALESCE(showback_top_up_nano, 0)
+FROM amounts LEFT JOIN jobs USING (account)
 UNION ALL
 SELECT 'jobs', used, array_position(%(charged)s::uuid[], organization_id),
-       jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+       jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM jobs_anywhere
 UNION ALL
 SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_mgpu_s),
-       SUM(unpaid_mgpu_s), SUM(fault_mgpu_s), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+       SUM(unpaid_mgpu_s), SUM(fault_mgpu_s), 0, 0, 0, 0, 0, 0,
+       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM days GROUP BY account %% {POOLS_MAX}, day
 UNION ALL
 SELECT 'check', NULL, array_position(%(charged)s::uuid[], organization_id), mgpu_s,
-       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM ({metered()}) AS metered
 UNION ALL
 SELECT 'capacity', p.number, NULL,
@@ -367,7 +393,7 @@ SELECT 'capacity', p.number, NULL,
        COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id), 0),
        COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id AND NOT e.is_own), 0),
        COALESCE((SELECT c.outside_mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),
-       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 FROM unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
 WHERE p.id = ANY(%(capacity_pools)s)
 """  # noqa: S608 - made of constants only
@@ -433,19 +459,24 @@ ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
 """  # noqa: S608 - made of constants only
 
 
-#: The charges behind a report, one per attempt, account, usage class and rate line, sorted by
-#: account, job and attempt. Use without a price has no line. The gaps of a tariff are one row.
+#: The charges behind a report, one per attempt, account, usage class and price, sorted by account,
+#: job and attempt. Use without a price has no line. The gaps of a tariff are one row. Commitments
+#: have no attempt and come last in their account.
 CHARGES = f"""
 WITH {ACCOUNTS}, {rated()}
-SELECT r.account, r.class, a.id::text, a.job_id::text, a.job_name, a.number, u.id::text,
-       u.username, c.name, a.priority_class, a.multiplier_ppm, r.line_id::text, r.price_nano,
-       SUM(r.mgpu_s)::bigint, SUM(r.cost_nano)::bigint
+SELECT r.account, r.class, COALESCE(a.id::text, ''), COALESCE(a.job_id::text, ''),
+       COALESCE(a.job_name, ''), COALESCE(a.number, 0), COALESCE(u.id::text, ''),
+       COALESCE(u.username, ''), COALESCE(c.name, ''), COALESCE(a.priority_class, ''),
+       r.multiplier_ppm, r.line_id::text, r.price_nano::bigint, SUM(r.mgpu_s)::bigint,
+       SUM(r.cost_nano)::bigint, r.mode, r.class_ppm, SUM(r.quantity_mgpu_s)::bigint,
+       SUM(r.list_nano)::bigint
 FROM rated r
-JOIN billing_meteredattempt a ON a.id = r.attempt_id
-JOIN tenants_user u ON u.id = a.user_id
-JOIN clusters_cluster c ON c.id = a.cluster_id
-WHERE r.mgpu_s > 0
-GROUP BY r.account, r.class, a.id, u.id, c.id, r.line_id, r.price_nano
+LEFT JOIN billing_meteredattempt a ON a.id = r.attempt_id
+LEFT JOIN tenants_user u ON u.id = a.user_id
+LEFT JOIN clusters_cluster c ON c.id = a.cluster_id
+WHERE r.quantity_mgpu_s > 0
+GROUP BY r.account, r.class, a.id, u.id, c.id, r.line_id, r.price_nano, r.mode, r.class_ppm,
+         r.multiplier_ppm
 ORDER BY r.account, a.job_id, a.number, r.class, r.line_id
 """  # noqa: S608 - made of constants only
 

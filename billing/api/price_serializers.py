@@ -6,9 +6,11 @@ from typing import Any
 
 from rest_framework import serializers
 
-from billing.models import PRICED_CLASSES, RateCard
-from billing.price_comparison import PriceComparison, PricePair
+from billing.models import BILLED_S_MAX, PRICED_CLASSES, ExtraCharge, PriceMode, RateCard
+from billing.price_comparison import PriceAt, PriceComparison, PricePair, TeamPair
 from billing.pricing import PRICE_NANO_MAX, may_edit, time_zone_of
+from primitives.units import PPM
+from quotas.models import PRICE_MULTIPLIER_PPM_MAX
 from webapi.serializers import (
     DEVICE_HELP,
     DEVICES,
@@ -18,6 +20,12 @@ from webapi.serializers import (
     WholeNumberField,
     YesOrNoField,
 )
+
+MODE_HELP = (
+    "pay_per_use: what was used is billed. commitment: the guarantee is billed, used or not. "
+    "showback: costs are reported and not billed"
+)
+SHOWBACK_HELP = "Cost that showback reports. It is not billed, and in no other cost"
 
 
 class RateLineSerializer(serializers.Serializer[Any]):
@@ -39,6 +47,27 @@ class RateLineSerializer(serializers.Serializer[Any]):
     )
 
 
+class PoolTermsSerializer(serializers.Serializer[Any]):
+    """Terms of a pool during `[start, end)`. Multipliers are in millionths."""
+
+    id = serializers.UUIDField()
+    pool = serializers.CharField(source="pool.name")
+    device = serializers.ChoiceField(choices=DEVICES, source="pool.device", help_text=DEVICE_HELP)
+    mode = serializers.ChoiceField(choices=PriceMode.choices, help_text=MODE_HELP)
+    guaranteed_ppm = serializers.IntegerField()
+    borrowed_ppm = serializers.IntegerField()
+    unpaid_ppm = serializers.IntegerField()
+    minimum_s = serializers.IntegerField(help_text="Least billed time of an attempt")
+    increment_s = serializers.IntegerField(help_text="Attempts are billed for multiples of it")
+    start = serializers.DateTimeField()
+    end = serializers.DateTimeField(allow_null=True, help_text="null: no end yet")
+    added_at = serializers.DateTimeField()
+    added_by = serializers.CharField(help_text="Login")
+    is_correction = serializers.BooleanField(
+        help_text="Whether they were added after they had started to apply"
+    )
+
+
 class CorrectionSerializer(RateLineSerializer):
     """A price that was added after it had started to apply."""
 
@@ -56,6 +85,11 @@ class RateCardSerializer(serializers.Serializer[RateCard]):
         help_text="Zone of the organization (IANA), in which days of prices begin"
     )
     lines = RateLineSerializer(many=True, help_text="Sorted by pool, usage class and start")
+    terms = PoolTermsSerializer(
+        many=True,
+        help_text="Sorted by pool and start. A pool without terms is pay-per-use, with multipliers "
+        "of 1, no minimum, and billed by the second",
+    )
     can_edit = serializers.SerializerMethodField(
         help_text="Whether the caller may change the prices"
     )
@@ -94,10 +128,51 @@ class RateLineCreateSerializer(StrictSerializer):
     )
 
 
-class RateLineEndSerializer(StrictSerializer):
-    """The end of a price."""
+def _multiplier() -> WholeNumberField:
+    return WholeNumberField(
+        required=False, default=PPM, min_value=0, max_value=PRICE_MULTIPLIER_PPM_MAX
+    )
+
+
+class PoolTermsCreateSerializer(StrictSerializer):
+    """New terms of a pool."""
+
+    pool = TextField(max_length=63)
+    mode = serializers.ChoiceField(choices=PriceMode.choices, help_text=MODE_HELP)
+    guaranteed_ppm = _multiplier()
+    borrowed_ppm = _multiplier()
+    unpaid_ppm = _multiplier()
+    minimum_s = WholeNumberField(required=False, default=0, min_value=0, max_value=BILLED_S_MAX)
+    increment_s = WholeNumberField(required=False, default=1, min_value=1, max_value=BILLED_S_MAX)
+    start = UtcTimeField(
+        required=False, allow_null=True, default=None, help_text="null: from now on"
+    )
+    end = UtcTimeField(required=False, allow_null=True, default=None)
+    ends_current = YesOrNoField(
+        required=False,
+        default=False,
+        help_text="End the terms that apply at `start` there. Without `end`, the new terms last "
+        "until the next scheduled ones",
+    )
+
+
+class RuleEndSerializer(StrictSerializer):
+    """The end of a price or of terms."""
 
     end = UtcTimeField(allow_null=True, help_text="null: now")
+
+
+class PriceAtSerializer(serializers.Serializer[PriceAt]):
+    """The price of a class at one moment, and the cost of the period's usage at it."""
+
+    mode = serializers.ChoiceField(choices=PriceMode.choices, help_text=MODE_HELP)
+    price_nano = serializers.IntegerField(
+        allow_null=True, help_text="Per GPU-hour, with the multiplier of the class. null: no price"
+    )
+    multiplier_ppm = serializers.IntegerField(
+        allow_null=True, help_text="Multiplier of the class in millionths"
+    )
+    cost_nano = serializers.IntegerField()
 
 
 class PricePairSerializer(serializers.Serializer[PricePair]):
@@ -105,15 +180,28 @@ class PricePairSerializer(serializers.Serializer[PricePair]):
 
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
-    usage_class = serializers.ChoiceField(choices=PRICED_CLASSES)
-    first_nano = serializers.IntegerField(allow_null=True, help_text="null: no price")
-    second_nano = serializers.IntegerField(allow_null=True, help_text="null: no price")
+    usage_class = serializers.ChoiceField(choices=[*PRICED_CLASSES, *ExtraCharge])
+    mgpu_s = serializers.IntegerField(
+        help_text="Usage of the period. Of a commitment or top-ups: the larger billed quantity"
+    )
     change_ppm = serializers.IntegerField(
         allow_null=True, help_text="Change of the price in millionths; null without a first one"
     )
-    mgpu_s = serializers.IntegerField(help_text="Usage of the period")
-    first_cost_nano = serializers.IntegerField(help_text="Cost of that usage at the first price")
-    second_cost_nano = serializers.IntegerField(help_text="Cost of that usage at the second price")
+    first = PriceAtSerializer()
+    second = PriceAtSerializer()
+
+
+class TeamPairSerializer(serializers.Serializer[TeamPair]):
+    """A team's cost of the period at two moments."""
+
+    team = serializers.CharField()
+    first_cost_nano = serializers.IntegerField()
+    second_cost_nano = serializers.IntegerField()
+    first_showback_nano = serializers.IntegerField(help_text=SHOWBACK_HELP)
+    second_showback_nano = serializers.IntegerField(help_text=SHOWBACK_HELP)
+    change_ppm = serializers.IntegerField(
+        allow_null=True, help_text="Change of the cost in millionths; null if the first is 0"
+    )
 
 
 class PriceComparisonSerializer(serializers.Serializer[PriceComparison]):
@@ -131,7 +219,10 @@ class PriceComparisonSerializer(serializers.Serializer[PriceComparison]):
     charged_cost_nano = serializers.IntegerField(help_text="Cost in the chargeback report")
     first_cost_nano = serializers.IntegerField()
     second_cost_nano = serializers.IntegerField()
+    first_showback_nano = serializers.IntegerField(help_text=SHOWBACK_HELP)
+    second_showback_nano = serializers.IntegerField(help_text=SHOWBACK_HELP)
     change_ppm = serializers.IntegerField(
         allow_null=True, help_text="Change of the cost in millionths; null if the first is 0"
     )
+    teams = TeamPairSerializer(many=True, help_text="The largest change of the cost first")
     prices = PricePairSerializer(source="pairs", many=True)

@@ -12,21 +12,27 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from billing.api.price_serializers import (
+    PoolTermsCreateSerializer,
+    PoolTermsSerializer,
     PriceComparisonSerializer,
     RateCardCreateSerializer,
     RateCardSerializer,
     RateLineCreateSerializer,
-    RateLineEndSerializer,
     RateLineSerializer,
+    RuleEndSerializer,
 )
 from billing.models import RateCard, UsageClass
 from billing.periods import Period, period_of
 from billing.price_comparison import compare_prices
 from billing.pricing import (
+    Terms,
     add_rate_line,
+    add_terms,
     cancel_rate_line,
+    cancel_terms,
     create_rate_card,
     end_rate_line,
+    end_terms,
     visible_cards,
 )
 from primitives.clock import SystemClock
@@ -108,13 +114,13 @@ class RateLineDetail(APIView):
         operation_id="end_rate_line",
         summary="End a price",
         description="The end cannot be in the past, so that no past report changes.",
-        request=RateLineEndSerializer,
+        request=RuleEndSerializer,
         responses=answers({200: RateLineSerializer}, 403, 404, 409),
     )
     def patch(self, request: Request, card_id: UUID, line_id: UUID) -> Response:
         """End a price."""
         refuse_unknown_parameters(request, set())
-        body = RateLineEndSerializer(data=request.data)
+        body = RuleEndSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         line = end_rate_line(
             card_id,
@@ -136,6 +142,73 @@ class RateLineDetail(APIView):
         """Delete a price that has not started."""
         refuse_unknown_parameters(request, set())
         cancel_rate_line(card_id, line_id, actor=actor_from(request), now=SystemClock().now())
+        return Response(status=204)
+
+
+class PoolTermsList(APIView):
+    """Terms of the pools on one card."""
+
+    @extend_schema(
+        operation_id="add_pool_terms",
+        summary="Add terms of a pool: mode, multipliers, minimum and increment",
+        description="Terms are dated like prices: terms that have applied never change. They may "
+        "start in the past where the pool had none, which is a correction.",
+        request=PoolTermsCreateSerializer,
+        responses=answers({201: PoolTermsSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, card_id: UUID) -> Response:
+        """Add terms. A 409 names the conflicting terms in `conflicts_with`."""
+        refuse_unknown_parameters(request, set())
+        body = PoolTermsCreateSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = body.validated_data
+        terms = add_terms(
+            card_id,
+            pool_name=values["pool"],
+            values=Terms(**{name: values[name] for name in Terms._fields}),
+            start=values["start"],
+            end=values["end"],
+            ends_current=values["ends_current"],
+            actor=actor_from(request),
+            now=SystemClock().now(),
+        )
+        return Response(PoolTermsSerializer(terms).data, status=201)
+
+
+class PoolTermsDetail(APIView):
+    """Terms of a pool, by their id."""
+
+    @extend_schema(
+        operation_id="end_pool_terms",
+        summary="End the terms of a pool",
+        description="The end cannot be in the past, so that no past report changes.",
+        request=RuleEndSerializer,
+        responses=answers({200: PoolTermsSerializer}, 403, 404, 409),
+    )
+    def patch(self, request: Request, card_id: UUID, terms_id: UUID) -> Response:
+        """End terms."""
+        refuse_unknown_parameters(request, set())
+        body = RuleEndSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        terms = end_terms(
+            card_id,
+            terms_id,
+            body.validated_data["end"],
+            actor=actor_from(request),
+            now=SystemClock().now(),
+        )
+        return Response(PoolTermsSerializer(terms).data)
+
+    @extend_schema(
+        operation_id="cancel_pool_terms",
+        summary="Cancel scheduled terms of a pool",
+        description="Terms that end where these start last until the end of these instead.",
+        responses=answers({204: None}, 403, 404, 409),
+    )
+    def delete(self, request: Request, card_id: UUID, terms_id: UUID) -> Response:
+        """Delete terms that have not started."""
+        refuse_unknown_parameters(request, set())
+        cancel_terms(card_id, terms_id, actor=actor_from(request), now=SystemClock().now())
         return Response(status=204)
 
 

@@ -32,7 +32,20 @@ class AmountsSerializer(serializers.Serializer[Any]):
     guaranteed_cost_nano = serializers.IntegerField()
     borrowed_cost_nano = serializers.IntegerField()
     unpaid_cost_nano = serializers.IntegerField()
-    cost_nano = serializers.IntegerField(help_text="Cost of all classes")
+    commitment_mgpu_s = serializers.IntegerField(
+        help_text="Guarantee of pools that bill commitments, used or not. It is no usage"
+    )
+    commitment_cost_nano = serializers.IntegerField()
+    top_up_mgpu_s = serializers.IntegerField(
+        help_text="Rest of minimums and increments at the ends of attempts. It is no usage"
+    )
+    top_up_cost_nano = serializers.IntegerField()
+    cost_nano = serializers.IntegerField(
+        help_text="Billed cost: of all classes, commitments and top-ups"
+    )
+    showback_nano = serializers.IntegerField(
+        help_text="Cost that showback reports. It is not billed, and in no other cost"
+    )
     unpriced_mgpu_s = serializers.IntegerField(
         help_text="Part of the usage without a price, which costs 0"
     )
@@ -157,7 +170,10 @@ class ReportTotalsSerializer(AmountsSerializer):
     guaranteed_cost_nano = serializers.IntegerField(allow_null=True)
     borrowed_cost_nano = serializers.IntegerField(allow_null=True)
     unpaid_cost_nano = serializers.IntegerField(allow_null=True)
-    cost_nano = serializers.IntegerField(allow_null=True, help_text="Cost of all classes")
+    commitment_cost_nano = serializers.IntegerField(allow_null=True)
+    top_up_cost_nano = serializers.IntegerField(allow_null=True)
+    cost_nano = serializers.IntegerField(allow_null=True, help_text="Billed cost of all")
+    showback_nano = serializers.IntegerField(allow_null=True)
 
 
 class ReportDeviceTotalsSerializer(ReportTotalsSerializer):
@@ -182,7 +198,15 @@ def _sums_body(sums: Sums) -> dict[str, Any]:
     }
 
 
-_COSTS = ("guaranteed_cost_nano", "borrowed_cost_nano", "unpaid_cost_nano", "cost_nano")
+_COSTS = (
+    "guaranteed_cost_nano",
+    "borrowed_cost_nano",
+    "unpaid_cost_nano",
+    "commitment_cost_nano",
+    "top_up_cost_nano",
+    "cost_nano",
+    "showback_nano",
+)
 
 
 def report_sums_body(sums: Sums, parts: Collection[CurrencySums]) -> dict[str, Any]:

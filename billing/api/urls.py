@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from billing.api.price_views import (
+    PoolTermsDetail,
+    PoolTermsList,
     RateCardComparison,
     RateCardList,
     RateLineDetail,
@@ -29,4 +31,6 @@ urlpatterns: list[URLPattern] = [
     path("rate-cards/<uuid:card_id>/comparison", RateCardComparison.as_view()),
     path("rate-cards/<uuid:card_id>/lines", RateLineList.as_view()),
     path("rate-cards/<uuid:card_id>/lines/<uuid:line_id>", RateLineDetail.as_view()),
+    path("rate-cards/<uuid:card_id>/terms", PoolTermsList.as_view()),
+    path("rate-cards/<uuid:card_id>/terms/<uuid:terms_id>", PoolTermsDetail.as_view()),
 ]

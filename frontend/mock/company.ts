@@ -406,6 +406,8 @@ export function thePriorityClasses(): PriorityClass[] {
 }
 
 const HOUR = 3600;
+/** No charges beside use, and no showback. */
+export const NO_CHARGES = { commitment_mgpu_s: 0, commitment_cost_nano: 0, top_up_mgpu_s: 0, top_up_cost_nano: 0, showback_nano: 0 };
 
 /** A month of use that adds up. `start` and `end` as asked. */
 export function aChargeback(start: string, end: string, groupBy = "team"): Chargeback {
@@ -420,6 +422,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     borrowed_mgpu_s: borrowed * HOUR * GPU,
     unpaid_mgpu_s: 0,
     fault_mgpu_s: 0,
+    ...NO_CHARGES,
     unpaid_cost_nano: 0,
     guaranteed_cost_nano: guaranteed * 2 * NANO,
     borrowed_cost_nano: borrowed * 1.5 * NANO,
@@ -469,6 +472,7 @@ export function aChargeback(start: string, end: string, groupBy = "team"): Charg
     borrowed_mgpu_s: borrowed,
     unpaid_mgpu_s: 0,
     fault_mgpu_s: 0,
+    ...NO_CHARGES,
     unpaid_cost_nano: 0,
     guaranteed_cost_nano: sum((each) => each.guaranteed_cost_nano),
     borrowed_cost_nano: sum((each) => each.borrowed_cost_nano),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from arbiter.api.snapshot import Quota as ArbiterQuota
 from billing.models import UsageClass
-from billing.queries import current_prices
+from billing.queries import present_prices
 from billing.rating import cost_nano
 from clusters.models import Pool
 from jobs.access import visible_jobs
@@ -175,14 +175,15 @@ def _shown(
     preview.spared.extend(_loss(one, named, pools) for one in found.spared if one.job in named)
     for rows in (preview.starts, preview.reclaimed, preview.spared):
         del rows[NAMED_MAX:]
-    prices, preview.currency = current_prices(
+    present = present_prices(
         planned.node.organization_id, {quota.pool_id for quota, _ in changed}, now=now
     )
+    preview.currency = present.currency
     effects = _effects(found, teams, pools)
     for key, effect in effects.items():
         if actor.holds(Permission.VIEW_COSTS, teams[key[0]].path):
             times = [one for one in found.time if (one.team, one.pool) == key]
-            effect.cost_before_nano, effect.cost_after_nano = _costs(times, prices)
+            effect.cost_before_nano, effect.cost_after_nano = _costs(times, present.billed_nano)
     preview.teams.extend(sorted(effects.values(), key=lambda one: (one.team, one.pool)))
     return preview
 
@@ -291,7 +292,7 @@ def _effects(
 
 
 def _costs(
-    times: list[TeamTime], prices: dict[tuple[UUID, str], int]
+    times: list[TeamTime], prices: Mapping[tuple[UUID, str], int]
 ) -> tuple[int | None, int | None]:
     """Return the cost of the GPU time at today's prices, without and with the change.
 

@@ -9,10 +9,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Q
 
 from billing.metering import UnpaidSpan
-from quotas.models import Quota, QuotaChange
+from quotas.guarantees import Guarantee, guarantees_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,10 @@ def uses_of(organization: UUID, pool: UUID, start: datetime, end: datetime) -> t
 
     Use is that of usage segments. Running attempts count until `end`, which must have passed.
     """
-    guarantees = _guarantees(organization, pool, start, end)
+    guarantees = guarantees_in(organization, pool, start, end)
     used = _used(organization, pool, start, end)
     return tuple(
-        TeamUse(team, *guarantees.get(team, (0, 0, 0)), *used.get(team, (0, 0)))
+        TeamUse(team, *guarantees.get(team, Guarantee()), *used.get(team, (0, 0)))
         for team in sorted(guarantees.keys() | used.keys())
     )
 
@@ -58,55 +57,6 @@ def _used(
             _USED, {"organization": organization, "pool": pool, "start": start, "end": end}
         )
         return {team: (int(used), int(free)) for team, used, free in cursor.fetchall()}
-
-
-def _guarantees(
-    organization: UUID, pool: UUID, start: datetime, end: datetime
-) -> Mapping[UUID, tuple[int, int, int]]:
-    """Return by team the guarantee at `end`, its integral, and that of its lendable part."""
-    quotas = Quota.objects.filter(
-        Q(node__archived_at=None) | Q(node__archived_at__gt=start),
-        node__organization=organization,
-        node__kind="team",
-        pool=pool,
-    )
-    steps: dict[UUID, list[tuple[datetime, int, int]]] = {}
-    changes = QuotaChange.objects.filter(quota__in=quotas, at__gt=start).order_by("-at", "-pk")
-    later = list(changes.values_list("quota_id", "at", "before", "after"))
-    now: dict[UUID, tuple[UUID, int, int]] = {}
-    for quota in quotas:
-        now[quota.pk] = (
-            quota.node_id,
-            quota.guaranteed_mgpu,
-            _lendable(quota.guaranteed_mgpu, quota.lend_limit_mgpu),
-        )
-        steps[quota.pk] = []
-    # Changes are undone, the latest first, until the values are those at `start`.
-    values = {pk: (guaranteed, lendable) for pk, (_, guaranteed, lendable) in now.items()}
-    at_end = dict(values)
-    for quota_id, at, before, _ in later:
-        if at < end:
-            steps[quota_id].append((at, *values[quota_id]))
-        earlier = before or {"guaranteed_mgpu": 0, "lend_limit_mgpu": None}
-        guaranteed = int(earlier["guaranteed_mgpu"])
-        values[quota_id] = guaranteed, _lendable(guaranteed, earlier["lend_limit_mgpu"])
-        if at >= end:
-            at_end[quota_id] = values[quota_id]
-    found = {}
-    for pk, (team, _, _) in now.items():
-        guaranteed_mgpu_s = lendable_mgpu_s = 0
-        since, (guaranteed, lendable) = start, values[pk]
-        for at, next_guaranteed, next_lendable in [*reversed(steps[pk]), (end, 0, 0)]:
-            seconds = int(at.timestamp()) - int(since.timestamp())
-            guaranteed_mgpu_s += guaranteed * seconds
-            lendable_mgpu_s += lendable * seconds
-            since, guaranteed, lendable = at, next_guaranteed, next_lendable
-        found[team] = at_end[pk][0], guaranteed_mgpu_s, lendable_mgpu_s
-    return found
-
-
-def _lendable(guaranteed_mgpu: int, lend_limit_mgpu: int | None) -> int:
-    return guaranteed_mgpu if lend_limit_mgpu is None else min(guaranteed_mgpu, lend_limit_mgpu)
 
 
 def unpaid_spans(

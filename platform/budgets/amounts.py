@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from billing.models import PRICED_CLASSES, UsageClass
-from billing.queries import current_prices
+from billing.queries import present_prices
 from billing.rating import cost_nano
 from budgets.models import Measure
 from clusters.models import Pool
@@ -76,12 +76,12 @@ class Rates:
 
 
 def read_rates(organization: UUID, now: datetime) -> Rates:
-    """Return the weights of all pools and the organization's prices at `now`. Two queries."""
+    """Return the weights of all pools and the organization's prices at `now`. Three queries."""
     pools = list(Pool.objects.all())
-    prices_nano, currency = current_prices(organization, [pool.pk for pool in pools], now=now)
+    present = present_prices(organization, [pool.pk for pool in pools], now=now)
     return Rates(
         weights={pool.pk: pool.weight for pool in pools},
         of_gpus=frozenset(pool.pk for pool in pools if pool.kind is DeviceKind.GPU),
-        prices_nano=prices_nano,
-        currency=currency,
+        prices_nano=present.billed_nano,
+        currency=present.currency,
     )

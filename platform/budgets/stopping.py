@@ -78,8 +78,8 @@ class CurrentBudget:
 def enforced_budgets(now: datetime) -> tuple[CurrentBudget, ...]:
     """Return the budgets that stop starts or borrowing when used up, by name.
 
-    A budget that was not evaluated yet stops nothing. One query, and three more for each
-    organization that has such budgets, or five after the end of a window.
+    A budget that was not evaluated yet stops nothing. One query, and four more for each
+    organization that has such budgets, or six after the end of a window.
     """
     return _current(BudgetState.objects.exclude(budget__policy=Policy.NOTIFY), now)
 
@@ -87,7 +87,7 @@ def enforced_budgets(now: datetime) -> tuple[CurrentBudget, ...]:
 def budgets_of(team: Node, user: UUID, now: datetime) -> tuple[CurrentBudget, ...]:
     """Return the budgets in which jobs of a user in a team may count, by name.
 
-    All policies. At most seven queries.
+    All policies. At most eight queries.
     """
     states = BudgetState.objects.filter(
         Q(budget__user=None) | Q(budget__user=user),

@@ -38,6 +38,7 @@ from cli.report_commands import quota_app, report_app
 from cli.schedule_commands import schedule, schedules
 from cli.simulate_command import simulate
 from cli.submit_command import SubmitCommand, submit
+from cli.terms_commands import terms_app
 from cli.today_command import today
 from cli.tree_commands import tree_app
 from cli.why_command import why
@@ -74,6 +75,7 @@ app.add_typer(credits_app, name="credits")
 app.add_typer(budgets_app, name="budgets")
 app.add_typer(limits_app, name="limits")
 app.add_typer(caps_app, name="caps")
+prices_app.add_typer(terms_app, name="terms")
 app.add_typer(prices_app, name="prices")
 app.add_typer(report_app, name="report")
 app.add_typer(export_app, name="export")

@@ -232,7 +232,7 @@ def _value(name: str, text: str) -> object:
     if name == "rank":
         return [path for path in text.split(",") if path]
     if name == "price":
-        return _multiplier(text)
+        return multiplier(text, "price=")
     if name.endswith(("_s", "_s_max")):
         return seconds(text, f"{name}=")
     if name.startswith(("preempts_", "skips_", "is_")):
@@ -242,11 +242,11 @@ def _value(name: str, text: str) -> object:
     return int(text) if text.isascii() and text.isdigit() and name != "description" else text
 
 
-def _multiplier(text: str) -> int:
-    """Return a factor of the price in parts per million."""
+def multiplier(text: str, said: str) -> int:
+    """Return a factor of the price, typed after `said`, in millionths. Raises CliError."""
     match = _MULTIPLIER.fullmatch(text)
     if match is None:
-        raise CliError(f"price={text[:40]}: write a factor of the price, such as 1.5.")
+        raise CliError(f"{said}{text[:40]}: write a factor of the price, such as 1.5.")
     return int(match[1]) * 1_000_000 + int((match[2] or "").ljust(6, "0"))
 
 

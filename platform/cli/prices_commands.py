@@ -6,19 +6,31 @@ import re
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
 
 import typer
 
-from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
-from cli.moments import moment, zone_named
 from cli.organizations import organization_named
 from cli.output import Devices, Format, money, now_utc, print_data, print_table, tell
+from cli.rate_cards import (
+    WHEN,
+    OfOrganization,
+    Output,
+    Pool,
+    card_of,
+    factor_text,
+    moment_of,
+    print_terms,
+    shown,
+    state_of,
+    state_text,
+)
+from primitives.units import PPM
 
-_CARDS_MAX = 1_000
 _NANO = 1_000_000_000
+#: The most teams of a comparison on a terminal.
+TEAMS_MAX = 50
 _PRICE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 
 prices_app = typer.Typer(
@@ -27,14 +39,7 @@ prices_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
-OfOrganization = Annotated[
-    str | None,
-    typer.Option("--organization", help="Its slug. Required if there are several."),
-]
-Pool = Annotated[str, typer.Argument(metavar="POOL", help="The pool.")]
 UsageClass = Annotated[str, typer.Argument(metavar="CLASS", help="guaranteed, borrowed or unpaid.")]
-_WHEN = "A day in the organization's zone (2026-12-01), or a time (2026-12-01T00:00:00Z)."
 
 
 @prices_app.command("list")
@@ -44,17 +49,22 @@ def prices_list(
     organization: OfOrganization = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """List the prices of an organization: current and scheduled ones, with --all also past ones.
+    """List prices and terms of an organization: current and scheduled ones, with --all past ones.
 
     A price marked "correction" was added after it had started to apply. Days are those of the
     organization's time zone.
     """
-    card = _card(open_api(ctx), organization)
+    card = card_of(open_api(ctx), organization)
     now = now_utc()
-    lines = [line for line in card["lines"] if all_ or _state(line, now) != "past"]
+    lines, terms = (
+        [rule for rule in card[rules] if all_ or state_of(rule, now) != "past"]
+        for rules in ("lines", "terms")
+    )
     if output is not Format.TABLE:
-        print_data({**card, "lines": lines}, output)
+        print_data({**card, "lines": lines, "terms": terms}, output)
         return
+    if terms:
+        print_terms(terms, card, now)
     if not lines:
         tell(f"{card['organization']} has no prices yet. Set one with `tidegate prices set`.")
         return
@@ -65,9 +75,9 @@ def prices_list(
                 line["pool"],
                 line["usage_class"],
                 _price(line["price_nano"]),
-                _shown(line["start"], card),
-                _shown(line["end"], card) if line["end"] else "-",
-                _state(line, now) + (", correction" if line["is_correction"] else ""),
+                shown(line["start"], card),
+                shown(line["end"], card) if line["end"] else "-",
+                state_text(line, now),
             ]
             for line in lines
         ],
@@ -82,7 +92,7 @@ def prices_set(
     usage_class: UsageClass,
     price: Annotated[str, typer.Argument(metavar="PRICE", help="Per GPU-hour: 2.10.")],
     start: Annotated[
-        str | None, typer.Option("--from", help=f"{_WHEN} Default: from now on.")
+        str | None, typer.Option("--from", help=f"{WHEN} Default: from now on.")
     ] = None,
     until: Annotated[
         str | None, typer.Option(help="End, excluded. Default: the next scheduled price.")
@@ -102,15 +112,15 @@ def prices_set(
     if currency is not None:
         slug = organization_named(api, organization)["slug"]
         api.post("rate-cards", {"organization": slug, "currency": currency})
-    card = _card(api, organization)
+    card = card_of(api, organization)
     line = api.post(
         f"rate-cards/{card['id']}/lines",
         {
             "pool": pool,
             "usage_class": usage_class,
             "price_nano": price_nano(price),
-            "start": None if start is None else _moment(start, "--from", card),
-            "end": None if until is None else _moment(until, "--until", card),
+            "start": None if start is None else moment_of(start, "--from", card),
+            "end": None if until is None else moment_of(until, "--until", card),
             "ends_current": True,
         },
     )
@@ -122,7 +132,7 @@ def prices_end(
     ctx: typer.Context,
     pool: Pool,
     usage_class: UsageClass,
-    at: Annotated[str | None, typer.Option(help=f"{_WHEN} Default: now.")] = None,
+    at: Annotated[str | None, typer.Option(help=f"{WHEN} Default: now.")] = None,
     cancel: Annotated[
         str | None,
         typer.Option(help="Cancel the scheduled price that starts on this day or time instead."),
@@ -137,13 +147,13 @@ def prices_end(
     if at is not None and cancel is not None:
         raise CliError("Give --at or --cancel, not both.")
     api = open_api(ctx)
-    card = _card(api, organization)
+    card = card_of(api, organization)
     lines = [
         line for line in card["lines"] if (line["pool"], line["usage_class"]) == (pool, usage_class)
     ]
     now = now_utc()
     if cancel is not None:
-        wanted = datetime.fromisoformat(_moment(cancel, "--cancel", card))
+        wanted = datetime.fromisoformat(moment_of(cancel, "--cancel", card))
         found = [line for line in lines if datetime.fromisoformat(line["start"]) == wanted]
         if not found:
             raise CliError(
@@ -152,12 +162,12 @@ def prices_end(
         api.delete(f"rate-cards/{card['id']}/lines/{found[0]['id']}")
         tell(f"Cancelled: {_line_text(found[0], card)}")
         return
-    found = [line for line in lines if _state(line, now) == "current"]
+    found = [line for line in lines if state_of(line, now) == "current"]
     if not found:
         raise CliError(f"{usage_class} {pool} has no current price. See `tidegate prices list`.")
     line = api.patch(
         f"rate-cards/{card['id']}/lines/{found[0]['id']}",
-        {"end": None if at is None else _moment(at, "--at", card)},
+        {"end": None if at is None else moment_of(at, "--at", card)},
     )
     _tell_line(line, card, output)
 
@@ -166,7 +176,7 @@ def prices_end(
 def prices_compare(
     ctx: typer.Context,
     first: Annotated[
-        str | None, typer.Argument(metavar="[FIRST]", help=f"{_WHEN} Default: now.")
+        str | None, typer.Argument(metavar="[FIRST]", help=f"{WHEN} Default: now.")
     ] = None,
     second: Annotated[
         str | None,
@@ -179,29 +189,49 @@ def prices_compare(
     organization: OfOrganization = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Compare the prices of two moments, and what last month would have cost under each.
+    """Compare the prices of two moments, and what last month would have cost under each, by team.
 
-    Costs are those of the usage of that period, with the multipliers of its priority classes.
+    Costs are those of the usage and guarantees of that period, with the modes and multipliers of
+    the moment.
     """
     api = open_api(ctx)
-    card = _card(api, organization)
+    card = card_of(api, organization)
     if second is None:
-        later = [line["start"] for line in card["lines"] if _state(line, now_utc()) == "scheduled"]
+        rules = [*card["lines"], *card["terms"]]
+        later = [rule["start"] for rule in rules if state_of(rule, now_utc()) == "scheduled"]
         if not later:
-            raise CliError("No price is scheduled. Give two moments to compare.")
+            raise CliError("No price and no terms are scheduled. Give two moments to compare.")
         at_second = max(later, key=datetime.fromisoformat)
     else:
-        at_second = _moment(second, "SECOND", card)
+        at_second = moment_of(second, "SECOND", card)
     found = api.get(
         f"rate-cards/{card['id']}/comparison",
-        first=f"{now_utc():%Y-%m-%dT%H:%M:%SZ}" if first is None else _moment(first, "FIRST", card),
+        first=f"{now_utc():%Y-%m-%dT%H:%M:%SZ}"
+        if first is None
+        else moment_of(first, "FIRST", card),
         second=at_second,
-        start=None if start is None else _moment(start, "--start", card),
-        end=None if end is None else _moment(end, "--end", card),
+        start=None if start is None else moment_of(start, "--start", card),
+        end=None if end is None else moment_of(end, "--end", card),
     )
     if output is not Format.TABLE:
         print_data(found, output)
         return
+    _print_pairs(found)
+    _print_teams(found)
+    tell(
+        f"{found['currency']}, usage from {shown(found['start'], card)} to "
+        f"{shown(found['end'], card)}. It was charged {money(found['charged_cost_nano'])}."
+    )
+    if found["first_showback_nano"] or found["second_showback_nano"]:
+        tell(
+            f"Showback, not billed: {money(found['first_showback_nano'])} and "
+            f"{money(found['second_showback_nano'])}."
+        )
+    if not found["is_whole"]:
+        tell("Usage and costs are those of the teams whose costs you may see.")
+
+
+def _print_pairs(found: dict[str, Any]) -> None:
     devices = Devices(pair["device"] for pair in found["prices"])
     totals = [money(found[name]) for name in ("first_cost_nano", "second_cost_nano")]
     print_table(
@@ -210,23 +240,45 @@ def prices_compare(
             [
                 pair["pool"],
                 pair["usage_class"],
-                _price(pair["first_nano"]),
-                _price(pair["second_nano"]),
+                _price_at(pair["first"]),
+                _price_at(pair["second"]),
                 _percent(pair["change_ppm"]),
                 devices.hours(pair["mgpu_s"], pair["device"]),
-                money(pair["first_cost_nano"]),
-                money(pair["second_cost_nano"]),
+                money(pair["first"]["cost_nano"]),
+                money(pair["second"]["cost_nano"]),
             ]
             for pair in found["prices"]
         ]
         + [["total", "", "", "", _percent(found["change_ppm"]), "", *totals]],
     )
-    tell(
-        f"{found['currency']}, usage from {_shown(found['start'], card)} to "
-        f"{_shown(found['end'], card)}. It was charged {money(found['charged_cost_nano'])}."
+
+
+def _price_at(side: dict[str, Any]) -> str:
+    """Return a price with its multiplier, and its mode where it is not pay-per-use."""
+    text = _price(side["price_nano"])
+    if side["multiplier_ppm"] not in (None, PPM):
+        text += f" (x {factor_text(side['multiplier_ppm'])})"
+    return text if side["mode"] == "pay_per_use" else f"{text} {side['mode']}"
+
+
+def _print_teams(found: dict[str, Any]) -> None:
+    shown_teams = found["teams"][:TEAMS_MAX]
+    if not shown_teams:
+        return
+    print_table(
+        ["TEAM", "COST 1", "COST 2", "CHANGE"],
+        [
+            [
+                team["team"],
+                money(team["first_cost_nano"]),
+                money(team["second_cost_nano"]),
+                _percent(team["change_ppm"]),
+            ]
+            for team in shown_teams
+        ],
     )
-    if not found["is_whole"]:
-        tell("Usage and costs are those of the teams whose costs you may see.")
+    if (more := len(found["teams"]) - len(shown_teams)) > 0:
+        tell(f"{more} more teams change less; -o json has all.")
 
 
 def price_nano(text: str) -> int:
@@ -237,43 +289,6 @@ def price_nano(text: str) -> int:
             "such as 2.10."
         )
     return int(Decimal(text) * _NANO)
-
-
-def _card(api: Api, organization: str | None) -> dict[str, Any]:
-    cards = list(api.items("rate-cards", most=_CARDS_MAX))
-    matching = [card for card in cards if organization in (None, card["organization"])]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        names = ", ".join(str(card["organization"]) for card in matching[:10])
-        raise CliError(f"Choose an organization with --organization: {names}.")
-    raise CliError(
-        "No rate card is visible to you. Finance and administrators create one with "
-        "`tidegate prices set POOL CLASS PRICE --currency EUR`."
-    )
-
-
-def _state(line: dict[str, Any], now: datetime) -> str:
-    if datetime.fromisoformat(line["start"]) > now:
-        return "scheduled"
-    is_over = line["end"] is not None and datetime.fromisoformat(line["end"]) <= now
-    return "past" if is_over else "current"
-
-
-def _moment(text: str, option: str, card: dict[str, Any]) -> str:
-    """Return a typed day, at midnight in the organization's zone, or time in the API's form."""
-    return moment(text, option, _zone(card))
-
-
-def _shown(text: str, card: dict[str, Any]) -> str:
-    """Return a time as a day if it is a midnight of the organization's zone."""
-    local = datetime.fromisoformat(text).astimezone(_zone(card))
-    is_midnight = (local.hour, local.minute, local.second) == (0, 0, 0)
-    return f"{local:%Y-%m-%d}" if is_midnight else text
-
-
-def _zone(card: dict[str, Any]) -> ZoneInfo:
-    return zone_named(card["time_zone"])
 
 
 def _price(nano: int | None) -> str:
@@ -303,8 +318,8 @@ def _tell_line(line: dict[str, Any], card: dict[str, Any], output: Format) -> No
 
 
 def _line_text(line: dict[str, Any], card: dict[str, Any]) -> str:
-    until = "" if line["end"] is None else f" until {_shown(line['end'], card)}"
+    until = "" if line["end"] is None else f" until {shown(line['end'], card)}"
     return (
         f"{line['usage_class']} {line['pool']} costs {_price(line['price_nano'])} "
-        f"{card['currency']} from {_shown(line['start'], card)}{until}."
+        f"{card['currency']} from {shown(line['start'], card)}{until}."
     )

@@ -20,6 +20,7 @@ _WORDS = {
     "bank.credittransfer": "transfers of credits",
     "bank.settlementline": "settled credits",
     "billing.meteredparty": "bills",
+    "billing.poolterms": "terms of prices",
     "billing.rateline": "prices",
     "billing.reconciliation": "reconciled days",
     "budgets.budget": "budgets",

@@ -16,7 +16,7 @@ from billing.metering import (
     record_started,
     register_attempts,
 )
-from billing.models import MeteredAttempt, RateCard, RateLine
+from billing.models import MeteredAttempt, PoolTerms, RateCard, RateLine
 from builders.portal_builders import a_cluster, a_pool, a_user
 from clusters.models import Pool
 from tenants.models import Node, User
@@ -151,3 +151,23 @@ def a_rate_card(
             end=None if end is None else at(end),
         )
     return card
+
+
+def terms_of(
+    card: RateCard,
+    mode: str,
+    *,
+    pool: Pool | None = None,
+    start: int = -86_400,
+    end: int | None = None,
+    **values: int,
+) -> PoolTerms:
+    """Terms of a pool over [start, end) seconds of DAY."""
+    return PoolTerms.objects.create(
+        card=card,
+        pool=pool or a_pool(),
+        mode=mode,
+        start=at(start),
+        end=None if end is None else at(end),
+        **values,
+    )

@@ -525,6 +525,16 @@ TABLE: dict[tuple[str, str], Case] = {
     ("DELETE", "rate-cards/<uuid:card_id>/lines/<uuid:line_id>"): a_case(
         "401 409 409 404 404 404 404 409 403 404 404"
     ),
+    ("POST", "rate-cards/<uuid:card_id>/terms"): a_case(
+        "401 201 201 404 404 404 404 201 403 404 404", {"pool": "a10", "mode": "showback"}
+    ),
+    ("PATCH", "rate-cards/<uuid:card_id>/terms/<uuid:terms_id>"): a_case(
+        "401 200 200 404 404 404 404 200 403 404 404", {"end": "2098-01-01T00:00:00Z"}
+    ),
+    # Those terms apply already: who may cancel some is told so.
+    ("DELETE", "rate-cards/<uuid:card_id>/terms/<uuid:terms_id>"): a_case(
+        "401 409 409 404 404 404 404 409 403 404 404"
+    ),
     ("GET", "rate-cards/<uuid:card_id>/comparison"): a_case(
         "401 200 200 200 200 200 404 200 200 404 404",
         query="?first=2026-11-01T00:00:00Z&second=2026-12-01T00:00:00Z",

@@ -261,6 +261,14 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "ends_current": True,
     },
     ("PATCH", "rate-cards/<uuid:card_id>/lines/<uuid:line_id>"): {"end": "2098-01-01T00:00:00Z"},
+    ("POST", "rate-cards/<uuid:card_id>/terms"): {
+        "pool": "a10",
+        "mode": "commitment",
+        "unpaid_ppm": 300_000,
+        "minimum_s": 300,
+        "start": "2026-01-01T00:00:00Z",
+    },
+    ("PATCH", "rate-cards/<uuid:card_id>/terms/<uuid:terms_id>"): {"end": "2098-01-01T00:00:00Z"},
     ("POST", "jobs"): a_body(
         name="x",
         pool="h100",

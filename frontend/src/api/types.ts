@@ -95,4 +95,5 @@ export interface Page<T> {
 }
 export type RateCard = Schemas["RateCard"];
 export type RateLine = Schemas["RateLine"];
+export type PoolTerms = Schemas["PoolTerms"];
 export type PriceComparison = Schemas["PriceComparison"];

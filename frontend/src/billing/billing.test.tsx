@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 
 import { aCompany } from "../../mock/answer.ts";
 import { aProblem } from "../../mock/http.ts";
-import { aChargeback, aQuota, aSession } from "../../mock/company.ts";
+import { aChargeback, aQuota, aSession, NO_CHARGES } from "../../mock/company.ts";
 import type { Chargeback } from "../api/types";
 import { aRateLine } from "../../mock/prices.ts";
 import { accessibilityFaults, open, show, type Override } from "../test/render";
@@ -212,7 +212,7 @@ describe("a report of several currencies", () => {
     const [row] = report.rows;
     const [euros] = report.by_currency;
     if (!row || !euros) throw new Error("the mock has use");
-    const used = { guaranteed_mgpu_s: 3_600_000, borrowed_mgpu_s: 0, ...NEITHER, unpriced_mgpu_s: 0, jobs: 1 };
+    const used = { guaranteed_mgpu_s: 3_600_000, borrowed_mgpu_s: 0, ...NEITHER, ...NO_CHARGES, unpriced_mgpu_s: 0, jobs: 1 };
     const cost = { guaranteed_cost_nano: 7_000_000_000, borrowed_cost_nano: 0, unpaid_cost_nano: 0, cost_nano: 7_000_000_000 };
     report.rows = [...report.rows, { ...row, ...used, ...cost, node: "other/squatters", currency: "USD" }];
     report.by_currency = [

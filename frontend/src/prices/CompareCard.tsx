@@ -8,9 +8,13 @@ import { CliLine } from "../ui/CliLine";
 import { DataTable } from "../ui/DataTable";
 import { Lines, QueryView } from "../ui/states";
 import { deviceTime, formatMoney, headOf, hoursUnder } from "../ui/units";
-import { formatChange, formatPrice, lastScheduled } from "./amounts";
+import { formatChange, formatFactor, formatPrice, lastScheduled, MODE_WORDS } from "./amounts";
 import { comparisonQuery } from "./queries";
 import { dayOf, formatInZone, startOfDay } from "./zone";
+
+type PriceAt = PriceComparison["prices"][number]["first"];
+/** The most teams of a comparison on the page. */
+const TEAMS_MAX = 20;
 
 /** The prices of two moments side by side, and what last month would have cost under each. */
 export function CompareCard({ card, nowMs }: { card: RateCard; nowMs: number }) {
@@ -20,7 +24,7 @@ export function CompareCard({ card, nowMs }: { card: RateCard; nowMs: number }) 
   // To the day, so that the clock of an open page asks nothing anew.
   const today = new Date(nowMs).toISOString().slice(0, 10);
   const first = search.first ?? dayOf(`${today}T00:00:00Z`, zone);
-  const scheduled = lastScheduled(card.lines, nowMs);
+  const scheduled = lastScheduled([...card.lines, ...card.terms], nowMs);
   const second = search.second ?? (scheduled === null ? first : dayOf(scheduled, zone));
   const [from, to] = [startOfDay(first, zone), search.second === undefined && scheduled ? scheduled : startOfDay(second, zone)];
   const change = (changes: Partial<typeof search>) =>
@@ -65,13 +69,24 @@ function Table({ card, found }: { card: RateCard; found: PriceComparison }) {
   const { currency, prices } = found;
   const head = headOf(prices);
   const day = (iso: string) => formatInZone(iso, card.time_zone);
-  const price = (nano: number | null) => (nano === null ? "no price" : formatPrice(nano, currency));
+  const price = ({ mode, price_nano, multiplier_ppm }: PriceAt) => (
+    <>
+      {price_nano === null ? "no price" : formatPrice(price_nano, currency)}
+      <div className="small faint">
+        {multiplier_ppm !== null && multiplier_ppm !== 1_000_000 && `with × ${formatFactor(multiplier_ppm)} `}
+        {mode !== "pay_per_use" && MODE_WORDS[mode]}
+      </div>
+    </>
+  );
   return (
     <>
       <p className="sentence">
         The usage from {day(found.start)} to {day(found.end)} costs <b>{formatMoney(found.first_cost_nano, currency)}</b> at the
         prices of {day(found.first)} and <b>{formatMoney(found.second_cost_nano, currency)}</b> at those of {day(found.second)}:{" "}
         {formatChange(found.change_ppm)}. It was charged {formatMoney(found.charged_cost_nano, currency)}.
+        {(found.first_showback_nano > 0 || found.second_showback_nano > 0) &&
+          ` Showback, not billed: ${formatMoney(found.first_showback_nano, currency)} and ` +
+            `${formatMoney(found.second_showback_nano, currency)}.`}
         {!found.is_whole && " Usage and costs are those of the teams whose costs you may see."}
       </p>
       <DataTable
@@ -86,13 +101,13 @@ function Table({ card, found }: { card: RateCard; found: PriceComparison }) {
             title: (row) => row.pool,
             cell: (row) => (
               <>
-                {row.pool} <span className="dim">{row.usage_class}</span>
+                {row.pool} <span className="dim">{row.usage_class.replace("_", "-")}</span>
               </>
             ),
             total: () => "Total",
           },
-          { header: day(found.first), isRight: true, only: "wide", cell: (row) => price(row.first_nano) },
-          { header: day(found.second), isRight: true, only: "wide", cell: (row) => price(row.second_nano) },
+          { header: day(found.first), isRight: true, only: "wide", cell: (row) => price(row.first) },
+          { header: day(found.second), isRight: true, only: "wide", cell: (row) => price(row.second) },
           {
             header: "Change",
             isRight: true,
@@ -109,17 +124,32 @@ function Table({ card, found }: { card: RateCard; found: PriceComparison }) {
             header: "Cost before",
             isRight: true,
             only: "wide",
-            cell: (row) => formatMoney(row.first_cost_nano, currency),
+            cell: (row) => formatMoney(row.first.cost_nano, currency),
             total: (all) => formatMoney(all.first_cost_nano, currency),
           },
           {
             header: "Cost after",
             isRight: true,
-            cell: (row) => formatMoney(row.second_cost_nano, currency),
+            cell: (row) => formatMoney(row.second.cost_nano, currency),
             total: (all) => formatMoney(all.second_cost_nano, currency),
           },
         ]}
       />
+      <h3>By team</h3>
+      <DataTable
+        label="Comparison by team"
+        rows={found.teams.slice(0, TEAMS_MAX)}
+        rowKey={(team) => team.team}
+        columns={[
+          { header: "Team", isHeading: true, title: (team) => team.team, cell: (team) => team.team },
+          { header: "Cost before", isRight: true, only: "wide", cell: (team) => formatMoney(team.first_cost_nano, currency) },
+          { header: "Cost after", isRight: true, cell: (team) => formatMoney(team.second_cost_nano, currency) },
+          { header: "Change", isRight: true, cell: (team) => formatChange(team.change_ppm) },
+        ]}
+      />
+      {found.teams.length > TEAMS_MAX && (
+        <p className="dim">{found.teams.length - TEAMS_MAX} more teams change less. The command prints all with -o json.</p>
+      )}
     </>
   );
 }

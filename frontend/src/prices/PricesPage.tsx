@@ -18,6 +18,8 @@ import { CompareCard } from "./CompareCard";
 import { PriceDialog, type PriceDraft } from "./PriceDialog";
 import { PriceTable } from "./PriceTable";
 import { rateCardsQuery } from "./queries";
+import { TermsDialog, type TermsDraft } from "./TermsDialog";
+import { TermsTable } from "./TermsTable";
 import { Timeline } from "./Timeline";
 import "./prices.css";
 
@@ -57,6 +59,7 @@ export function PricesPage() {
 function OfCard({ card }: { card: RateCard }) {
   const nowMs = useNowMs();
   const [draft, setDraft] = useState<PriceDraft | null>(null);
+  const [termsDraft, setTermsDraft] = useState<TermsDraft | null>(null);
   return (
     <Page
       title={`Prices · ${card.organization}`}
@@ -74,12 +77,14 @@ function OfCard({ card }: { card: RateCard }) {
           <>
             <Timeline card={card} nowMs={nowMs} />
             <PriceTable card={card} nowMs={nowMs} onChange={setDraft} />
-            <CompareCard card={card} nowMs={nowMs} />
           </>
         )}
+        <TermsTable card={card} nowMs={nowMs} onChange={setTermsDraft} />
+        {card.lines.length > 0 && <CompareCard card={card} nowMs={nowMs} />}
         <CliLine command={`tidegate prices list --organization ${card.organization}`} />
       </div>
       <PriceDialog card={card} draft={draft} onClose={() => setDraft(null)} />
+      <TermsDialog card={card} draft={termsDraft} onClose={() => setTermsDraft(null)} />
     </Page>
   );
 }

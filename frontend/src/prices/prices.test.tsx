@@ -151,12 +151,62 @@ describe("page Prices", () => {
     const total = await card.findByRole("row", { name: /^Total/ });
     expect(total).toHaveTextContent("+3.6 %");
     expect(total).toHaveTextContent("€1,293,490.00");
+    expect(card.getByText(/Showback, not billed: €0\.00 and €5\.00\./)).toBeInTheDocument();
+    expect(card.getByRole("row", { name: /^h100 guaranteed/ })).toHaveTextContent("€2.10with × 1.05");
+    expect(card.getByRole("row", { name: /^ai-company\/research\/nlp/ })).toHaveTextContent("€954,240.00+5 %");
     expect(card.getByText(/^The usage from/)).toHaveTextContent(
       "from 1 Oct 2026 to 1 Nov 2026 costs €1,248,050.00 at the prices of",
     );
     const asked = requests.find(({ path }) => path.endsWith("/comparison"));
     expect(asked?.query.get("second")).toBe(aRateCard().lines[3]?.start);
     expect(card.getByText(/^tidegate prices compare \d{4}-\d\d-\d\d \d{4}-\d\d-\d\d --organization ai-company$/)).toBeInTheDocument();
+  });
+
+  // Against: the defaults in the place of the terms that apply.
+  it("sets the terms of a pool, starting with those that apply", async () => {
+    const { user, requests, container } = open("/prices");
+    const terms = await region("Terms of pools");
+    expect(terms.getByText("unpaid × 0.3 · at least 5 min an attempt · in steps of 1 min")).toBeInTheDocument();
+    expect(terms.getByText("showback: not billed")).toBeInTheDocument();
+    await user.click(terms.getByRole("button", { name: "Change the terms of h100" }));
+    const dialog = within(await screen.findByRole("dialog", { name: "Set terms" }));
+    const unpaid = dialog.getByRole("textbox", { name: "Multiplier of unpaid use" });
+    expect(unpaid).toHaveValue("0.3");
+    await user.clear(unpaid);
+    await user.type(unpaid, "30%");
+    expect(dialog.getByText("Write a number such as 1.5, from 0 to 100.")).toBeInTheDocument();
+    expect(dialog.getByRole("button", { name: "Set the terms" })).toBeDisabled();
+    await user.clear(unpaid);
+    await user.type(unpaid, "0.25");
+    await user.click(dialog.getByRole("combobox", { name: "Mode" }));
+    await user.click(await screen.findByRole("option", { name: "commitment" }));
+    expect(dialog.getByText(/^Each team's guarantee is billed/)).toBeInTheDocument();
+    await user.type(dialog.getByLabelText("From"), "2090-07-01");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(dialog.getByRole("button", { name: "Set the terms" }));
+    await waitFor(() => expect(requests.find(({ method }) => method === "POST")?.body).toEqual({
+      pool: "h100",
+      mode: "commitment",
+      guaranteed_ppm: 1_000_000,
+      borrowed_ppm: 1_000_000,
+      unpaid_ppm: 250_000,
+      minimum_s: 300,
+      increment_s: 60,
+      start: "2090-07-01T00:00:00Z",
+      end: null,
+      ends_current: true,
+    }));
+    expect(await screen.findByText("h100 is commitment from 1 Jul 2090.")).toBeInTheDocument();
+  });
+
+  it("ends terms, and cancels scheduled ones", async () => {
+    const { user, requests } = open("/prices");
+    await user.click(await screen.findByRole("button", { name: "End the terms of h100" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "End the terms" }));
+    await waitFor(() => expect(requests.find(({ method }) => method === "PATCH")?.path).toMatch(/\/terms\//));
+    await user.click(await screen.findByRole("button", { name: "Cancel the scheduled terms of h100" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Cancel the terms" }));
+    expect(await screen.findByText("The scheduled terms are cancelled.")).toBeInTheDocument();
   });
 
   it("creates the rate card where there is none", async () => {

@@ -26,3 +26,20 @@ export function comparisonQuery(cardId: string, first: string, second: string) {
       ),
   });
 }
+
+export type RuleKind = "price" | "terms";
+
+/** Ends a price or terms at a moment; null: now. */
+export function endRule(kind: RuleKind, cardId: string, id: string, end: string | null): Promise<unknown> {
+  const body = { end };
+  return kind === "price"
+    ? unwrap(client.PATCH("/api/v1/rate-cards/{card_id}/lines/{line_id}", { params: { path: { card_id: cardId, line_id: id } }, body }))
+    : unwrap(client.PATCH("/api/v1/rate-cards/{card_id}/terms/{terms_id}", { params: { path: { card_id: cardId, terms_id: id } }, body }));
+}
+
+/** Cancels a scheduled price or terms. */
+export function cancelRule(kind: RuleKind, cardId: string, id: string): Promise<unknown> {
+  return kind === "price"
+    ? unwrap(client.DELETE("/api/v1/rate-cards/{card_id}/lines/{line_id}", { params: { path: { card_id: cardId, line_id: id } } }))
+    : unwrap(client.DELETE("/api/v1/rate-cards/{card_id}/terms/{terms_id}", { params: { path: { card_id: cardId, terms_id: id } } }));
+}

@@ -114,19 +114,35 @@ def test_a_line_for_each_class_that_was_used() -> None:
     where = ["org", "department/sub", "team", "h100"]
     assert guaranteed == [
         start, end, *where, "guaranteed", "0.001000", "3600", "0.000000001", "EUR", "2", "0",
-        LATER.isoformat(), "gpu", "", "false",
+        LATER.isoformat(), "gpu", "", "false", "3600", "0.000000000",
     ]  # fmt: skip
     assert unpaid[6:12] == ["unpaid", "0.000010", "36", "0.000000005", "EUR", "1"]
     assert fault[6:13] == ["fault", "0.000020", "72", "0.000000000", "EUR", "2", "0"]
     assert borrowed == [
         start, end, *where, "borrowed", "0.002000", "7200", "2.000000000", "EUR", "1", "7200",
-        LATER.isoformat(), "gpu", "", "false",
+        LATER.isoformat(), "gpu", "", "false", "7200", "0.000000000",
     ]  # fmt: skip
+
+
+def test_charges_beside_use_have_lines_without_use() -> None:
+    """Commitment and top-ups follow the classes; showback is in no cost."""
+    amounts = Amounts(
+        commitment_mgpu_s=3_600_000,
+        commitment_cost_nano=2_000_000_000,
+        top_up_mgpu_s=1_000,
+        top_up_cost_nano=7,
+        showback_top_up_nano=3,
+    )
+    (_, commitment, top_up) = cells(a_report("org/team", amounts=amounts))
+    assert commitment[6:10] == ["commitment", "0.000000", "0", "2.000000000"]
+    assert commitment[16:] == ["false", "3600000", "0.000000000"]
+    assert top_up[6:10] == ["top_up", "0.000000", "0", "0.000000007"]
+    assert top_up[16:] == ["false", "1000", "0.000000003"]
 
 
 def test_a_row_of_a_pool_of_cores_says_so() -> None:
     """Behind the first columns, so that readers by position go on. gpu_hours are core-hours."""
-    assert COLUMNS[13:] == ("as_of", "device", "priced_at", "priced_after_the_fact")
+    assert COLUMNS[13:] == ("as_of", "device", "priced_at", "priced_after_the_fact", *COLUMNS[17:])
     (_, row) = cells(a_report("org/team", pool="cpu", device=DeviceKind.CPU))
     assert (row[5], row[7], row[14]) == ("cpu", "1.000000", "cpu")
 
@@ -137,7 +153,7 @@ def test_a_price_of_borrowed_use_that_came_later_concerns_unpaid_use_too() -> No
     for pool, expected in (("h100", ["true", "true", "false"]), ("a100", ["false"] * 3)):
         line = RateLine(card=RateCard(), pool=Pool(name=pool), usage_class="borrowed")
         (_, *rows) = cells(replace(a_report("org/team", amounts=amounts), corrections=(line,)))
-        assert [row[-1] for row in rows] == expected
+        assert [row[16] for row in rows] == expected
 
 
 def test_a_team_of_the_organization_itself_has_no_department() -> None:

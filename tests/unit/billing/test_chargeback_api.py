@@ -48,6 +48,11 @@ def test_the_report() -> None:
         "unpaid_mgpu_s": 0,
         "fault_mgpu_s": 0,
         "unpaid_cost_nano": 0,
+        "commitment_mgpu_s": 0,
+        "commitment_cost_nano": 0,
+        "top_up_mgpu_s": 0,
+        "top_up_cost_nano": 0,
+        "showback_nano": 0,
         "guaranteed_cost_nano": 10_000_000_000,
         "borrowed_cost_nano": 3_000_000_000,
         "cost_nano": 13_000_000_000,
@@ -177,9 +182,10 @@ def test_the_report_as_csv() -> None:
     assert answer.content.decode() == (
         "period_start,period_end,organization,department,team,pool,usage_class,gpu_hours,"
         "mgpu_seconds,cost,currency,jobs,unpriced_mgpu_seconds,as_of,device,"
-        "priced_at,priced_after_the_fact\r\n"
+        "priced_at,priced_after_the_fact,billed_mgpu_seconds,showback_cost\r\n"
         "2026-11-01T00:00:00+00:00,2026-11-01T01:00:00+00:00,ai-company,research,nlp,h100,"
-        "guaranteed,0.000278,1000,0.000555556,EUR,1,0,2026-11-02T00:00:00+00:00,gpu,,false\r\n"
+        "guaranteed,0.000278,1000,0.000555556,EUR,1,0,2026-11-02T00:00:00+00:00,gpu,,false,1000,"
+        "0.000000000\r\n"
     )
 
 
@@ -371,6 +377,7 @@ def test_finance_sets_prices() -> None:
         "currency": "CHF",
         "time_zone": "UTC",
         "lines": [],
+        "terms": [],
         "can_edit": True,
     }
     assert (

@@ -12,9 +12,9 @@ import pytest
 from audit.models import AuditEvent
 from billing.chargeback import chargeback
 from billing.csv_export import csv_lines
-from billing.models import RateCard, RateLine, UsageClass
+from billing.models import PriceMode, RateCard, RateLine, UsageClass
 from billing.periods import Period, last_month
-from billing.price_comparison import PricePair, compare_prices
+from billing.price_comparison import PriceAt, PricePair, TeamPair, compare_prices
 from billing.pricing import add_rate_line, cancel_rate_line, end_rate_line, time_zone_of
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at
@@ -106,7 +106,7 @@ def test_a_change_ends_the_old_price_and_starts_the_new_one_in_one_act() -> None
         (days(-2), None, True, "What has applied never changes. Choose a start from now on."),
         (days(-2), None, False, "What has applied never changes. Choose a start from now on."),
         (days(-20), None, False, "End yours at 2090-04-22T00:00:00Z or earlier"),
-        (days(30), None, True, "Cancel that scheduled price first"),
+        (days(30), None, True, "Cancel that price first"),
         (days(2), None, False, "End that price first"),
         (days(2), days(31), True, "End that price first"),
     ],
@@ -133,7 +133,7 @@ def test_a_cancelled_price_leaves_no_gap() -> None:
     line = a_price(card, fin, 6, days(10), days(20), ends_current=True)
     cancel_rate_line(card.pk, line.pk, actor=fin, now=NOW)
     assert lines_of(card) == [(5, days(-9), days(20))]
-    with pytest.raises(Conflict, match="End it instead"):
+    with pytest.raises(Conflict, match="End that price instead"):
         cancel_rate_line(card.pk, card.lines.get().pk, actor=fin, now=NOW)
     with pytest.raises(NotFound):
         cancel_rate_line(card.pk, line.pk, actor=fin, now=NOW)
@@ -260,29 +260,37 @@ def test_two_moments_compared_cost_what_the_rating_says() -> None:
         actor=fin,
         now=at(3_600),
     )
+    pay = PriceMode.PAY_PER_USE
     assert found.pairs == (
         PricePair(
             pool="h100",
             device=DeviceKind.GPU,
             usage_class=UsageClass.GUARANTEED,
-            first_nano=2_000_000_000,
-            second_nano=3_000_000_000,
             mgpu_s=21_600_000,
-            first_cost_nano=18_000_000_000,
-            second_cost_nano=27_000_000_000,
+            first=PriceAt(pay, 2_000_000_000, 1_000_000, 18_000_000_000),
+            second=PriceAt(pay, 3_000_000_000, 1_000_000, 27_000_000_000),
         ),
         PricePair(
             pool="h100",
             device=DeviceKind.GPU,
             usage_class=UsageClass.BORROWED,
-            first_nano=None,
-            second_nano=1_000_000_000,
             mgpu_s=7_200_000,
-            first_cost_nano=0,
-            second_cost_nano=3_000_000_000,
+            first=PriceAt(pay, None, None, 0),
+            second=PriceAt(pay, 1_000_000_000, 1_000_000, 3_000_000_000),
+        ),
+        PricePair(
+            pool="h100",
+            device=DeviceKind.GPU,
+            usage_class=UsageClass.UNPAID,
+            mgpu_s=0,
+            first=PriceAt(pay, None, None, 0),
+            second=PriceAt(pay, 1_000_000_000, 1_000_000, 0),
         ),
     )
-    assert [pair.change_ppm for pair in found.pairs] == [500_000, None]
+    assert found.teams == (
+        TeamPair("ai-company/research/nlp", 18_000_000_000, 30_000_000_000, 0, 0),
+    )
+    assert [pair.change_ppm for pair in found.pairs] == [500_000, None, None]
     assert (found.first_cost_nano, found.second_cost_nano) == (18_000_000_000, 30_000_000_000)
     assert found.charged_cost_nano == 22_500_000_000 + 2_250_000_000
     assert (found.change_ppm, found.is_whole) == (666_666, True)
@@ -327,17 +335,16 @@ def test_prices_over_rest_change_are_cancelled_and_compared() -> None:
     assert [line["end"] for line in shown["lines"]] == [start, None]
     asked = f"rate-cards/{card.pk}/comparison?first={first['start']}&second={start}"
     found = caller.get(asked).json()
+    pay_per_use = {"mode": "pay_per_use", "multiplier_ppm": 1_000_000, "cost_nano": 0}
     assert found["prices"] == [
         {
             "pool": "h100",
             "device": "gpu",
             "usage_class": "guaranteed",
-            "first_nano": 5,
-            "second_nano": 6,
             "change_ppm": 200_000,
             "mgpu_s": 0,
-            "first_cost_nano": 0,
-            "second_cost_nano": 0,
+            "first": {**pay_per_use, "price_nano": 5},
+            "second": {**pay_per_use, "price_nano": 6},
         }
     ]
     assert found["change_ppm"] is None

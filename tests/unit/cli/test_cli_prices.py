@@ -12,6 +12,9 @@ from builders.cli_server import Server, a_server
 
 CARD = "0197a000-0000-7000-8000-000000000001"
 LINE = "0197a000-0000-7000-8000-00000000000"
+EURO = 1_000_000_000
+PAY_PER_USE = {"mode": "pay_per_use", "multiplier_ppm": 1_000_000}
+NO_PRICE = {"mode": "pay_per_use", "price_nano": None, "multiplier_ppm": None, "cost_nano": 0}
 
 
 def a_line(number: int, **changes: Any) -> dict[str, Any]:
@@ -42,6 +45,7 @@ def a_card(**changes: Any) -> dict[str, Any]:
         "currency": "EUR",
         "time_zone": "Europe/Berlin",
         "lines": [PAST, CURRENT, SCHEDULED],
+        "terms": [],
         "can_edit": True,
         **changes,
     }
@@ -146,35 +150,55 @@ def test_two_moments_are_compared(server: Server) -> None:
                 "pool": "h100",
                 "device": "gpu",
                 "usage_class": "guaranteed",
-                "first_nano": 2_000_000_000,
-                "second_nano": 1_900_000_000,
                 "change_ppm": -50_000,
                 "mgpu_s": 360_000_000,
-                "first_cost_nano": 200_000_000_000,
-                "second_cost_nano": 190_000_000_000,
+                "first": {**PAY_PER_USE, "price_nano": 2_000_000_000, "cost_nano": 200 * EURO},
+                "second": {
+                    "mode": "commitment",
+                    "price_nano": 1_900_000_000,
+                    "multiplier_ppm": 950_000,
+                    "cost_nano": 190 * EURO,
+                },
             },
             {
                 "pool": "h100",
                 "device": "gpu",
                 "usage_class": "borrowed",
-                "first_nano": None,
-                "second_nano": None,
                 "change_ppm": None,
                 "mgpu_s": 0,
-                "first_cost_nano": 0,
-                "second_cost_nano": 0,
+                "first": NO_PRICE,
+                "second": NO_PRICE,
             },
+        ],
+        "first_showback_nano": 0,
+        "second_showback_nano": 3 * EURO,
+        "teams": [
+            {
+                "team": f"ai-company/team-{number:02d}",
+                "first_cost_nano": 200 * EURO,
+                "second_cost_nano": 190 * EURO,
+                "first_showback_nano": 0,
+                "second_showback_nano": 3 * EURO,
+                "change_ppm": -50_000,
+            }
+            for number in range(51)
         ],
     }
     ran = server.run("prices", "compare")
-    assert [" ".join(line.split()) for line in ran.out.splitlines()] == [
+    rows = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert rows[:6] == [
         "POOL CLASS FIRST SECOND CHANGE GPU-HOURS COST 1 COST 2",
-        "h100 guaranteed 2.00 1.90 -5.0 % 100.000 200.00 190.00",
+        "h100 guaranteed 2.00 1.90 (x 0.95) commitment -5.0 % 100.000 200.00 190.00",
         "h100 borrowed - - - 0.000 0.00 0.00",
         "total -5.0 % 200.00 190.00",
+        "TEAM COST 1 COST 2 CHANGE",
+        "ai-company/team-00 200.00 190.00 -5.0 %",
     ]
+    assert len(rows) == 5 + 50
     assert ran.err.splitlines() == [
+        "1 more teams change less; -o json has all.",
         "EUR, usage from 2026-10-01 to 2026-11-01. It was charged 200.00.",
+        "Showback, not billed: 0.00 and 3.00.",
         "Usage and costs are those of the teams whose costs you may see.",
     ]
     assert server.requests[-1].url.params["second"] == "2098-11-30T23:00:00Z"
@@ -189,7 +213,7 @@ def test_two_moments_are_compared(server: Server) -> None:
 def test_what_cannot_be_compared_or_found_is_refused(server: Server) -> None:
     server.routes["GET rate-cards"] = {"items": [a_card(lines=[CURRENT])], "next": None}
     ran = server.run("prices", "compare")
-    assert ran.err == "Error: No price is scheduled. Give two moments to compare.\n"
+    assert ran.err == ("Error: No price and no terms are scheduled. Give two moments to compare.\n")
     day = server.run("prices", "compare", "2026-02-30", "2026-03-01")
     assert day.err == "Error: FIRST '2026-02-30' is not a day of the calendar.\n"
     server.routes["GET rate-cards"] = {"items": [a_card(lines=[])], "next": None}
