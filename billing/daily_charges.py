@@ -19,12 +19,16 @@ class ChargedUse(NamedTuple):
     `team_path` is the team's path at the time of use. `fault` is the reason of use in the class
     `fault` (`billing.models.FaultReason`), or empty. `job_type` is empty for attempts from before
     types were metered. `price_nano` is per GPU-hour, before `multiplier_ppm` of the priority class.
-    Use without a price has no `rate_line` and no `price_nano`.
+    Use without a price has no `rate_line` and no `price_nano`. `mode` is one of
+    `billing.models.PriceMode`.
+
+    `usage_class` may be one of `billing.models.ExtraCharge`, too. A commitment has no user, and its
+    cluster, priority class and type of job are empty.
     """
 
     team_id: UUID
     team_path: str
-    user_id: UUID
+    user_id: UUID | None
     username: str
     pool: str
     device: str
@@ -36,12 +40,17 @@ class ChargedUse(NamedTuple):
     job_type: str
     rate_line_id: UUID | None
     price_nano: int | None
+    mode: str
 
 
 class Charged(NamedTuple):
-    """Use in milli-GPU-seconds, and its cost in nano-currency."""
+    """Use and the quantity of charges beside use in milli-GPU-seconds, and cost in nano-currency.
+
+    The cost is the billed one: 0 for showback and for use that a commitment pays.
+    """
 
     mgpu_s: int
+    extra_mgpu_s: int
     cost_nano: int
 
 
@@ -60,13 +69,13 @@ def charges_between(
     teams, names = teams_of(nodes), list(pools.values())
     charges: dict[ChargedUse, Charged] = {}
     for row in rows_of(_CHARGES, {**scope, "priced_at": None}):
-        account, usage_class, fault, user_id, username, cluster, *kinds, mgpu_s, cost_nano = row
+        account, usage_class, fault, user_id, username, cluster, *kinds = row[:-3]
         team, pool = team_and_pool(account, teams, names)
         use = ChargedUse(
             *(team.pk, team.display_path, user_id, username, pool.name, pool.device, cluster),
             *(CLASSES[usage_class], fault, *kinds),
         )
-        charges[use] = Charged(int(mgpu_s), int(cost_nano))
+        charges[use] = Charged(*(int(amount) for amount in row[-3:]))
     return charges
 
 
@@ -75,18 +84,21 @@ _CHARGES = f"""
 WITH {ACCOUNTS}, {rated()},
 charges AS (
     SELECT r.account, r.class, COALESCE(f.reason, '') AS fault, a.user_id, a.cluster_id,
-           a.priority_class, a.multiplier_ppm, a.job_type, r.line_id, r.price_nano,
-           SUM(r.mgpu_s) AS mgpu_s, SUM(r.cost_nano) AS cost_nano
+           COALESCE(a.priority_class, '') AS priority_class, r.multiplier_ppm,
+           COALESCE(a.job_type, '') AS job_type, r.line_id, r.price_nano::bigint, r.mode,
+           SUM(r.mgpu_s) AS mgpu_s, SUM(r.quantity_mgpu_s - r.mgpu_s) AS extra_mgpu_s,
+           SUM(r.cost_nano) AS cost_nano
     FROM rated r
-    JOIN billing_meteredattempt a ON a.id = r.attempt_id
+    LEFT JOIN billing_meteredattempt a ON a.id = r.attempt_id
     LEFT JOIN billing_meterevent f
            ON r.class = 4 AND f.attempt_id = r.attempt_id AND f.kind = 'fault'
-    WHERE r.mgpu_s > 0
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+    WHERE r.quantity_mgpu_s > 0
+    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 )
-SELECT g.account, g.class, g.fault, u.id, u.username, c.name, g.priority_class, g.multiplier_ppm,
-       g.job_type, g.line_id, g.price_nano, g.mgpu_s, g.cost_nano
+SELECT g.account, g.class, g.fault, u.id, COALESCE(u.username, ''), COALESCE(c.name, ''),
+       g.priority_class, g.multiplier_ppm, g.job_type, g.line_id, g.price_nano, g.mode,
+       g.mgpu_s, g.extra_mgpu_s, g.cost_nano
 FROM charges g
-JOIN tenants_user u ON u.id = g.user_id
-JOIN clusters_cluster c ON c.id = g.cluster_id
+LEFT JOIN tenants_user u ON u.id = g.user_id
+LEFT JOIN clusters_cluster c ON c.id = g.cluster_id
 """  # noqa: S608 - made of constants only

@@ -112,8 +112,8 @@ _COMMITTED = """
 )
 """
 
-#: CTEs up to `commitments`: the guarantee of each of `account_spans` since its price began, before the period
-#: and until its end. The guarantee counts whether it was used or not.
+#: CTEs up to `commitments`: the guarantee of each of `account_spans` since its price began: before
+#: the span, and until its end. The guarantee counts whether it was used or not.
 COMMITMENTS = f"""
 committed_prices AS MATERIALIZED (
     SELECT tariff, line_id, price_nano, class_ppm, start_s, end_s FROM prices
@@ -140,8 +140,8 @@ commitments AS (
 #: increment, in the classes and at the prices of its last second. Attempts with a fault have none.
 TOP_UPS = f"""
 ended AS (
-    SELECT o.attempt_id, o.job_id, o.account, o.since_s, o.tariff, o.multiplier_ppm, o.guaranteed_mgpu,
-           o.borrowed_mgpu, o.unpaid_mgpu, o.end_s,
+    SELECT o.attempt_id, o.job_id, o.account, o.since_s, o.tariff, o.multiplier_ppm,
+           o.guaranteed_mgpu, o.borrowed_mgpu, o.unpaid_mgpu, o.end_s,
            GREATEST(t.minimum_s, div(whole.seconds + t.increment_s - 1, t.increment_s)
                                  * t.increment_s) - whole.seconds AS missing_s
     FROM overlapping o

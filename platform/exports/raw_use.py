@@ -35,6 +35,32 @@ RATE_COLUMNS: Sequence[Column] = (
     whole("start_s", lambda row: row[4]),
     whole("end_s", lambda row: row[5]),
 )
+TERMS_COLUMNS: Sequence[Column] = (
+    text("pool", lambda row: row[0]),
+    text("mode", lambda row: row[1]),
+    whole("guaranteed_ppm", lambda row: row[2]),
+    whole("borrowed_ppm", lambda row: row[3]),
+    whole("unpaid_ppm", lambda row: row[4]),
+    whole("minimum_s", lambda row: row[5]),
+    whole("increment_s", lambda row: row[6]),
+    whole("start_s", lambda row: row[7]),
+    whole("end_s", lambda row: row[8]),
+)
+QUOTA_COLUMNS: Sequence[Column] = (
+    text("quota", lambda row: row[0]),
+    text("pool", lambda row: row[1]),
+    whole("guaranteed_mgpu", lambda row: row[2]),
+    whole("archived_s", lambda row: row[3]),
+)
+#: In the order of `number`. Without `before_mgpu`, the change created the quota.
+QUOTA_CHANGE_COLUMNS: Sequence[Column] = (
+    text("quota", lambda row: row[0]),
+    whole("number", lambda row: row[1]),
+    whole("at_s", lambda row: row[2]),
+    whole("before_mgpu", lambda row: row[3]),
+    whole("after_mgpu", lambda row: row[4]),
+)
+
 
 # All segments of the attempts that used something in the period: costs depend on the use before.
 _SEGMENTS = """
@@ -60,16 +86,49 @@ WHERE c.organization_id = %(organization)s
 """
 
 
+_TERMS = """
+SELECT p.name, t.mode, t.guaranteed_ppm, t.borrowed_ppm, t.unpaid_ppm, t.minimum_s, t.increment_s,
+       date_part('epoch', t.start)::bigint, date_part('epoch', t."end")::bigint
+FROM billing_poolterms t
+JOIN billing_ratecard c ON c.id = t.card_id
+JOIN clusters_pool p ON p.id = t.pool_id
+WHERE c.organization_id = %(organization)s
+"""
+_QUOTAS = """
+SELECT q.id::text, p.name, q.guaranteed_mgpu,
+       floor(date_part('epoch', n.archived_at))::bigint
+FROM quotas_quota q
+JOIN tenants_node n ON n.id = q.node_id
+JOIN clusters_pool p ON p.id = q.pool_id
+WHERE n.organization_id = %(organization)s AND n.kind = 'team'
+"""
+_QUOTA_CHANGES = """
+SELECT c.quota_id::text, row_number() OVER (ORDER BY c.at, c.id),
+       floor(date_part('epoch', c.at))::bigint, (c.before ->> 'guaranteed_mgpu')::bigint,
+       (c.after ->> 'guaranteed_mgpu')::bigint
+FROM quotas_quotachange c
+JOIN quotas_quota q ON q.id = c.quota_id
+JOIN tenants_node n ON n.id = q.node_id
+WHERE n.organization_id = %(organization)s AND n.kind = 'team'
+"""
+_TABLES = {
+    "segments": (SEGMENT_COLUMNS, _SEGMENTS),
+    "rates": (RATE_COLUMNS, _RATES),
+    "terms": (TERMS_COLUMNS, _TERMS),
+    "quotas": (QUOTA_COLUMNS, _QUOTAS),
+    "quota_changes": (QUOTA_CHANGE_COLUMNS, _QUOTA_CHANGES),
+}
+#: The names of the files, without ".parquet".
+RAW_TABLES = tuple(_TABLES)
+
+
 def write_raw_use(folder: Path, *, organization: UUID, since: datetime, until: datetime) -> None:
-    """Write `segments.parquet` and `rates.parquet` of `[since, until)`. Must run in a transaction.
+    """Write the Parquet files of `RAW_TABLES` for `[since, until)`. Must run in a transaction.
 
     At most a few thousand rows are in memory.
     """
     scope = {"organization": organization, "since": since, "until": until}
-    for name, columns, statement in (
-        ("segments", SEGMENT_COLUMNS, _SEGMENTS),
-        ("rates", RATE_COLUMNS, _RATES),
-    ):
+    for name, (columns, statement) in _TABLES.items():
         with ParquetWriter(folder / f"{name}.parquet", columns) as writer:
             for batch in _batches(statement, scope):
                 writer.write(batch)

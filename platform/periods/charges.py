@@ -50,13 +50,13 @@ def corrections_of(closed: Iterable[BillingPeriod], organization_id: UUID) -> It
             changes: dict[ChargedUse, Charged] = {}
             for use in fresh.keys() | frozen.keys():
                 now, was = fresh.get(use, _NOTHING), frozen.get(use, _NOTHING)
-                change = Charged(now.mgpu_s - was.mgpu_s, now.cost_nano - was.cost_nano)
+                change = Charged(*(after - before for after, before in zip(now, was, strict=True)))
                 if any(change):
                     changes[use] = change
             yield from _sorted(True, month, day, changes)
 
 
-_NOTHING = Charged(0, 0)
+_NOTHING = Charged(0, 0, 0)
 
 
 def _sorted(
@@ -72,10 +72,10 @@ def _frozen(organization_id: UUID, month: Month, day: date) -> Mapping[ChargedUs
     rows = ChargeRow.objects.filter(
         period__organization=organization_id, month=month.first, day=day
     )
-    for *values, mgpu_s, cost_nano in rows.values_list(*ChargedUse._fields, *Charged._fields):
-        use = ChargedUse(*values)
-        before = sums[use]
-        sums[use] = Charged(before.mgpu_s + mgpu_s, before.cost_nano + cost_nano)
+    for values in rows.values_list(*ChargedUse._fields, *Charged._fields):
+        use = ChargedUse(*values[: len(ChargedUse._fields)])
+        amounts = values[len(ChargedUse._fields) :]
+        sums[use] = Charged(*(one + more for one, more in zip(sums[use], amounts, strict=True)))
     return sums
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 
+from billing.models import PriceMode
 from periods.models import BillingPeriod, ChargeRow
 
 
@@ -18,7 +19,7 @@ def canonical_line(row: ChargeRow) -> bytes:
         row.day.isoformat(),
         str(row.team_id),
         row.team_path,
-        str(row.user_id),
+        None if row.user_id is None else str(row.user_id),
         row.username,
         row.pool,
         row.device,
@@ -33,6 +34,9 @@ def canonical_line(row: ChargeRow) -> bytes:
         row.mgpu_s,
         row.cost_nano,
     ]
+    # Months without such rows keep the digest that they had before there were any.
+    if row.extra_mgpu_s or row.mode != PriceMode.PAY_PER_USE:
+        values += [row.mode, row.extra_mgpu_s]
     return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 

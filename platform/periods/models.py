@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import F, Func, Q
 from uuid_utils.compat import uuid7
 
-from billing.models import RateLine
+from billing.models import PriceMode, RateLine
 from tenants.models import Node, User
 
 REASON_LENGTH_MAX = 500
@@ -61,9 +61,9 @@ class BillingPeriod(models.Model):
 class ChargeRow(models.Model):
     """A charge of a closed month: use on a day by everything that reports group by.
 
-    The fields from `team` to `price_nano` are those of `billing.daily_charges.ChargedUse`. `day` is
-    the day of the use in the zone of its month, whose first day is `month`. A correction changes
-    the charges of a day in an earlier month, and may be negative.
+    The fields from `team` to `mode` are those of `billing.daily_charges.ChargedUse`, the amounts
+    those of `Charged` there. `day` is the day of the use in the zone of its month, whose first day
+    is `month`. A correction changes the charges of a day in an earlier month, and may be negative.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -74,28 +74,32 @@ class ChargeRow(models.Model):
     day = models.DateField()
     team = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
     team_path = models.CharField(max_length=1024)
-    user = models.ForeignKey(User, models.PROTECT, related_name="+", db_index=False)
-    username = models.CharField(max_length=63)
+    user = models.ForeignKey(User, models.PROTECT, null=True, related_name="+", db_index=False)
+    username = models.CharField(max_length=63, blank=True)
     pool = models.CharField(max_length=63)
     device = models.CharField(max_length=8)
-    cluster = models.CharField(max_length=63)
+    cluster = models.CharField(max_length=63, blank=True)
     usage_class = models.CharField(max_length=10)
     fault = models.CharField(max_length=11, blank=True)
-    priority_class = models.CharField(max_length=63)
+    priority_class = models.CharField(max_length=63, blank=True)
     multiplier_ppm = models.PositiveIntegerField()
     job_type = models.CharField(max_length=12, blank=True)
     rate_line = models.ForeignKey(
         RateLine, models.PROTECT, null=True, related_name="+", db_index=False
     )
     price_nano = models.BigIntegerField(null=True)
+    mode = models.CharField(max_length=11, default=PriceMode.PAY_PER_USE.value)
     mgpu_s = models.BigIntegerField()
+    extra_mgpu_s = models.BigIntegerField(default=0)
     cost_nano = models.BigIntegerField()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["period", "number"], name="charge_row_has_a_number"),
             models.CheckConstraint(
-                condition=Q(is_correction=True) | Q(mgpu_s__gt=0, cost_nano__gte=0),
+                condition=Q(is_correction=True)
+                | Q(mgpu_s__gt=0, extra_mgpu_s=0, cost_nano__gte=0)
+                | Q(mgpu_s=0, extra_mgpu_s__gt=0, cost_nano__gte=0),
                 name="only_corrections_are_negative",
             ),
             models.CheckConstraint(
@@ -106,6 +110,11 @@ class ChargeRow(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(usage_class="fault") | Q(fault=""), name="only_faults_have_a_reason"
+            ),
+            models.CheckConstraint(
+                condition=Q(usage_class="commitment", user=None)
+                | (~Q(usage_class="commitment") & Q(user__isnull=False)),
+                name="only_commitments_have_no_user",
             ),
         ]
         indexes = [models.Index(fields=["day", "period"], name="charge_row_by_day")]

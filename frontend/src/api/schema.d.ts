@@ -4814,7 +4814,10 @@ export interface components {
             borrowed_cost_nano: number;
             /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of all classes */
+            commitment_cost_nano: number;
+            /** @description Guarantee of pools that bill commitments, used or not. It is no usage */
+            commitment_mgpu_s: number;
+            /** @description Billed cost: of all classes, commitments and top-ups */
             cost_nano: number;
             /** @description ISO 4217; null if the organization has no rate card */
             currency: string | null;
@@ -4835,6 +4838,11 @@ export interface components {
             keys: {
                 [key: string]: string;
             };
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            showback_nano: number;
+            top_up_cost_nano: number;
+            /** @description Rest of minimums and increments at the ends of attempts. It is no usage */
+            top_up_mgpu_s: number;
             unpaid_cost_nano: number;
             /** @description Above the guarantee, without credits */
             unpaid_mgpu_s: number;
@@ -6204,6 +6212,8 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
+            /** @description Billed quantity of a commitment or of top-ups. It is no use */
+            extra_mgpu_s: number;
             /** @description It changes charges of earlier months */
             is_correction: boolean;
             mgpu_s: number;
@@ -6211,6 +6221,7 @@ export interface components {
             /** @description Path of the team at the time of use */
             team: string;
             unpriced_mgpu_s: number;
+            /** @description A usage class, or commitment or top_up, which are billed beside the use */
             usage_class: string;
         };
         /** @description The reason to close a month with unconfirmed days. */

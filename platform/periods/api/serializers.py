@@ -68,9 +68,14 @@ class PeriodChargeSerializer(serializers.Serializer[Any]):
     team = serializers.CharField(help_text="Path of the team at the time of use")
     pool = serializers.CharField()
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
-    usage_class = serializers.CharField()
+    usage_class = serializers.CharField(
+        help_text="A usage class, or commitment or top_up, which are billed beside the use"
+    )
     is_correction = serializers.BooleanField(help_text="It changes charges of earlier months")
     mgpu_s = serializers.IntegerField()
+    extra_mgpu_s = serializers.IntegerField(
+        help_text="Billed quantity of a commitment or of top-ups. It is no use"
+    )
     unpriced_mgpu_s = serializers.IntegerField()
     cost_nano = serializers.IntegerField()
 
@@ -91,6 +96,7 @@ class PeriodDetailSerializer(PeriodSerializer):
             .values(*names)
             .annotate(
                 mgpu_s_sum=Sum("mgpu_s"),
+                extra_sum=Sum("extra_mgpu_s"),
                 unpriced_sum=Sum("mgpu_s", filter=Q(price_nano=None), default=0),
                 cost=Sum("cost_nano"),
             )
@@ -101,6 +107,7 @@ class PeriodDetailSerializer(PeriodSerializer):
                 "team": row["team_path"],
                 **{name: row[name] for name in names[1:]},
                 "mgpu_s": int(row["mgpu_s_sum"]),
+                "extra_mgpu_s": int(row["extra_sum"]),
                 "unpriced_mgpu_s": int(row["unpriced_sum"]),
                 "cost_nano": int(row["cost"]),
             }

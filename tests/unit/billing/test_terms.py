@@ -99,7 +99,7 @@ def test_a_commitment_is_billed_for_721_hours_of_new_yorks_november_used_or_not(
     """32 GPUs x 721 h x 2 EUR. Nlp uses 8 of its 8 GPUs for an hour at a multiplier of 1.5, and
     nothing more is billed. Vision borrows 4 GPUs for an hour at 1 EUR.
 
-    Planted: 720 hours; use inside the guarantee billed again, or at its multiplier."""
+    Against: 720 hours; use inside the guarantee billed again, or at its multiplier."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(card, "commitment")
@@ -131,7 +131,7 @@ def test_a_mode_changes_in_the_middle_of_a_month() -> None:
     """Until 16 November in New York what is used is billed, from then on the guarantee.
 
     An hour of 8 GPUs before costs 16 EUR. From then on 32 GPUs x 360 h x 2 EUR. An hour of 8 GPUs
-    across the change is half billed. Planted: the mode of the month's start for all of it."""
+    across the change is half billed. Against: the mode of the month's start for all of it."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(card, "commitment", start=MIDDLE)
@@ -145,7 +145,7 @@ def test_a_mode_changes_in_the_middle_of_a_month() -> None:
 def test_commitments_of_days_sum_to_the_month() -> None:
     """A guarantee of 1 GPU at 1,200,010 nano: a day is 28,800,240 nano, and an odd second rounds.
 
-    Planted: each span rounded for itself."""
+    Against: each span rounded for itself."""
     company = a_company()
     Quota.objects.filter(node__in=[company.vision, company.inference]).update(guaranteed_mgpu=0)
     Quota.objects.filter(node=company.nlp).update(guaranteed_mgpu=1)
@@ -159,7 +159,7 @@ def test_commitments_of_days_sum_to_the_month() -> None:
 def test_a_commitment_follows_the_guarantee_to_the_second() -> None:
     """Nlp has 8 GPUs for an hour, then 4 for an hour, then 2, of which 1 EUR each is billed.
 
-    Planted: the present guarantee for all times; a quota counted before it existed."""
+    Against: the present guarantee for all times; a quota counted before it existed."""
     company = a_company()
     Quota.objects.filter(node__in=[company.vision, company.inference]).update(guaranteed_mgpu=0)
     quota = Quota.objects.get(node=company.nlp)
@@ -208,7 +208,7 @@ def test_a_commitment_without_a_price_costs_nothing_and_its_use_is_unpriced() ->
 def test_showback_is_in_reports_and_in_no_cost() -> None:
     """An hour of 6 guaranteed and 2 borrowed GPUs would cost 12 + 2 EUR.
 
-    Planted: showback billed; showback in the costs of budgets."""
+    Against: showback billed; showback in the costs of budgets."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(card, "showback")
@@ -226,7 +226,7 @@ def test_multipliers_of_classes_multiply_the_prices() -> None:
     """Unpaid use without a price costs 30 % of the price of borrowed use, guaranteed use 110 %.
 
     An hour of 4 GPUs each: 2.20 EUR, 1 EUR, 0.30 EUR, twice for the priority class.
-    Planted: unpaid use at the multiplier of borrowed use."""
+    Against: unpaid use at the multiplier of borrowed use."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(
@@ -270,7 +270,7 @@ def test_multipliers_of_classes_multiply_the_prices() -> None:
 def test_a_multiplied_price_is_rounded_half_to_even_in_both_languages(
     price_nano: int, ppm: int, cost_nano: int
 ) -> None:
-    """Planted, in the SQL: half rounded up."""
+    """Against, in the SQL: half rounded up."""
     company = a_company()
     card = a_rate_card(company.organization, {"guaranteed": price_nano})
     terms_of(card, "pay_per_use", guaranteed_ppm=ppm)
@@ -298,7 +298,7 @@ def test_a_minimum_and_an_increment_are_a_charge_of_their_own(
 ) -> None:
     """2 guaranteed GPUs at 2 EUR and 6 borrowed ones at 1 EUR: 10 EUR an hour. Use stays exact.
 
-    Planted: the increment before the minimum alone; a top-up that counts as use."""
+    Against: the increment before the minimum alone; a top-up that counts as use."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(card, "pay_per_use", minimum_s=minimum_s, increment_s=increment_s)
@@ -319,7 +319,7 @@ def test_a_minimum_and_an_increment_are_a_charge_of_their_own(
 def test_a_top_up_is_of_the_day_and_the_terms_of_the_last_second() -> None:
     """An attempt ends at midnight, when its minimum ends, too. The day before has all of it.
 
-    Planted: the second after the last one; the terms of the start."""
+    Against: the second after the last one; the terms of the start."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(card, "pay_per_use", minimum_s=60, start=A_DAY - 10, end=A_DAY)
@@ -335,7 +335,7 @@ def test_a_top_up_is_of_the_day_and_the_terms_of_the_last_second() -> None:
 
 
 def test_faults_running_attempts_and_commitments_get_no_top_up() -> None:
-    """Planted: a minimum for a fault; for a running attempt; for use that a commitment pays."""
+    """Against: a minimum for a fault; for a running attempt; for use that a commitment pays."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(card, "commitment", minimum_s=7_200)
@@ -352,7 +352,7 @@ def test_faults_running_attempts_and_commitments_get_no_top_up() -> None:
 
 
 def test_present_prices_know_the_terms() -> None:
-    """Planted: the scheduled terms for the present ones."""
+    """Against: the scheduled terms for the present ones."""
     company = a_company()
     card = a_rate_card(company.organization)
     terms_of(card, "commitment", start=0, end=100)
@@ -422,7 +422,7 @@ def add(card: RateCard, actor: Actor, mode: str, start: datetime | None, **rest:
 def test_terms_are_scheduled_and_never_changed_where_they_stood() -> None:
     """A commitment for the past is a correction where none stood, and refused where one stood.
 
-    Planted: the current terms ended in the past."""
+    Against: the current terms ended in the past."""
     company = a_company()
     card, fin = a_rate_card(company.organization, {}), finance_of(company)
     first = add(card, fin, "showback", FUTURE - timedelta(days=9))

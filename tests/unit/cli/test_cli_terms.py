@@ -65,7 +65,7 @@ def test_terms_are_listed_with_the_prices(server: Server) -> None:
 
 
 def test_terms_that_are_not_given_stay_as_they_were(server: Server) -> None:
-    """Planted: defaults in the place of the terms that apply at the start."""
+    """Against: defaults in the place of the terms that apply at the start."""
     server.routes[f"POST rate-cards/{CARD}/terms"] = terms(3, "showback")
     given = ("--guaranteed", "1.25", "--increment", "2m", "--from", "2098-07-01")
     ran = server.run("prices", "terms", "set", "h100", "showback", *given)
@@ -98,7 +98,7 @@ def test_the_first_terms_of_a_pool_have_the_defaults(server: Server) -> None:
 
 
 def test_terms_end_and_scheduled_ones_are_cancelled(server: Server) -> None:
-    """Planted: the scheduled terms ended where the current ones are meant."""
+    """Against: the scheduled terms ended where the current ones are meant."""
     server.routes[f"PATCH rate-cards/{CARD}/terms/{TERMS}1"] = CURRENT
     server.run("prices", "terms", "end", "h100", "--at", "2098-01-01")
     assert server.body() == {"end": "2097-12-31T23:00:00Z"}

@@ -11,13 +11,13 @@ from django.core.management import CommandError, call_command
 from billing import charges
 from billing.chargeback import chargeback
 from billing.metering import Observed, UnpaidSpan, record_observed, record_unpaid
-from billing.models import UsageSegment
+from billing.models import RateCard, UsageSegment
 from billing.periods import Period
-from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
+from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at, terms_of
 from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from exports import auditing
 from exports.auditing import AuditedLine, audit_month
-from quotas.models import OrganizationPolicy
+from quotas.models import OrganizationPolicy, Quota, QuotaChange
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -61,6 +61,44 @@ def test_a_month_agrees_to_the_unit(company: Company) -> None:
     assert sum(line.audited_mgpu_s for line in lines) == report.totals.mgpu_s
     assert sum(line.audited_nano for line in lines) == report.totals.cost_nano
     assert lines[0].audited_nano == 0
+
+
+def test_a_month_with_terms_agrees_to_the_unit(company: Company) -> None:
+    """Modes that change, odd multipliers, minimums, increments, and a guarantee that changes.
+
+    Against, in the audit: the terms of the month's start; use inside a commitment billed; half
+    rounded up in prices; a top-up at the price of the first second."""
+    card = RateCard.objects.get()
+    terms_of(card, "commitment", start=-A_DAY, end=HOUR + 1, guaranteed_ppm=500_000)
+    terms_of(card, "showback", start=2 * HOUR, end=3 * HOUR)
+    terms_of(
+        card, "pay_per_use", start=4 * HOUR, end=9 * A_DAY, guaranteed_ppm=333_333,
+        unpaid_ppm=123_457, minimum_s=500, increment_s=60,
+    )  # fmt: skip
+    terms_of(card, "commitment", start=9 * A_DAY + 1, borrowed_ppm=1_500_000, increment_s=3_600)
+    for start in (4 * HOUR, 10 * A_DAY):
+        a_metered_attempt(
+            company.nlp, start, start + 77, mgpu=777, guaranteed_mgpu=333, multiplier_ppm=1_000_001
+        )
+    quota = Quota.objects.get(node=company.vision)
+    QuotaChange.objects.create(
+        quota=quota,
+        at=at(10 * A_DAY),
+        before={"guaranteed_mgpu": 7_777, "lend_limit_mgpu": None},
+        after={"guaranteed_mgpu": 8_000, "lend_limit_mgpu": None},
+        reason="x",
+    )
+    lines = audit_month(2026, 11, now=LATER)
+    assert [(line.pool, line.usage_class, line.is_equal) for line in lines] == [
+        ("cpu", "guaranteed", True),
+        ("h100", "borrowed", True),
+        ("h100", "commitment", True),
+        ("h100", "guaranteed", True),
+        ("h100", "top_up", True),
+    ]
+    report = chargeback(actor=an_actor(company.organization, Role.FINANCE), period=NOVEMBER)
+    assert sum(line.audited_nano for line in lines) == report.totals.cost_nano
+    assert all(line.audited_nano > 0 for line in lines[1:])
 
 
 def test_a_month_is_one_of_the_organizations_zone(company: Company) -> None:

@@ -267,6 +267,7 @@ def test_months_over_the_api(company: Company, monkeypatch: pytest.MonkeyPatch) 
             "usage_class": "guaranteed",
             "is_correction": False,
             "mgpu_s": 8 * GPU_HOUR,
+            "extra_mgpu_s": 0,
             "unpriced_mgpu_s": 0,
             "cost_nano": 16_000_000_000,
         }

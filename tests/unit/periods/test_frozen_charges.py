@@ -12,9 +12,16 @@ from django.db import IntegrityError, transaction
 from billing.chargeback import chargeback
 from billing.daily_charges import charges_between
 from billing.metering import UnpaidSpan, record_unpaid
-from billing.models import UsageClass
+from billing.models import RateCard, UsageClass
 from billing.periods import Period
-from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at, record_fault
+from builders.billing_builders import (
+    DAY,
+    a_metered_attempt,
+    a_rate_card,
+    at,
+    record_fault,
+    terms_of,
+)
 from builders.period_builders import DECEMBER, DUE, GPU_HOUR, close
 from builders.portal_builders import Company, a_company, a_user, an_actor
 from periods.charges import closed_until, frozen_charges
@@ -94,6 +101,39 @@ def test_a_charge_says_all_that_reports_group_by(company: Company, fiona: Actor)
     ]
     assert {row.cluster for row in period.rows.all()} == {"local"}
     assert sums_of(fiona, company, DAY, DECEMBER) == (40 * GPU_HOUR, 46 * 10**9)
+
+
+def test_commitments_top_ups_and_showback_are_frozen_with_the_use(
+    company: Company, fiona: Actor
+) -> None:
+    """A commitment of 32 GPUs on the first day, then a minimum of two hours, then showback.
+
+    Use inside the guarantee costs nothing more, and showback costs nothing. The digest covers the
+    quantities. Against: commitments without a user left out; showback frozen as a cost."""
+    card = RateCard.objects.get()
+    terms_of(card, "commitment", start=0, end=A_DAY)
+    terms_of(card, "pay_per_use", start=A_DAY, end=2 * A_DAY, minimum_s=2 * HOUR)
+    terms_of(card, "showback", start=2 * A_DAY)
+    for day in range(3):
+        a_metered_attempt(company.nlp, day * A_DAY, day * A_DAY + HOUR, mgpu=1_000)
+    period = close(company, fiona)
+    found = [
+        (row.day.day, row.usage_class, row.mode, row.user_id is None)
+        + (row.mgpu_s // GPU_HOUR, row.extra_mgpu_s // GPU_HOUR, row.cost_nano // 10**9)
+        for row in period.rows.order_by("day", "usage_class", "team_path")
+    ]
+    assert found == [
+        (1, "commitment", "commitment", True, 0, 16 * 24, 768),
+        (1, "commitment", "commitment", True, 0, 8 * 24, 384),
+        (1, "commitment", "commitment", True, 0, 8 * 24, 384),
+        (1, "guaranteed", "commitment", False, 1, 0, 0),
+        (2, "guaranteed", "pay_per_use", False, 1, 0, 2),
+        (2, "top_up", "pay_per_use", False, 0, 1, 2),
+        (3, "guaranteed", "showback", False, 1, 0, 0),
+    ]
+    assert sums_of(fiona, company, DAY, DECEMBER) == (3 * GPU_HOUR, 1_540 * 10**9)
+    first = period.rows.get(day=date(2026, 11, 2), usage_class="top_up")
+    assert canonical_line(first).endswith(b'2000000000,0,2000000000,"pay_per_use",3600000]\n')
 
 
 def test_spans_sum_to_the_longer_one(company: Company, fiona: Actor) -> None:
