@@ -122,12 +122,24 @@ def _show(month: dict[str, Any], output: Format) -> None:
                     item["team"],
                     item["pool"],
                     item["usage_class"],
-                    "correction" if item["is_correction"] else "use",
-                    ("-" if item["mgpu_s"] < 0 else "")
-                    + devices.hours(abs(item["mgpu_s"]), item["device"]),
+                    _kind(item),
+                    ("-" if _quantity(item) < 0 else "")
+                    + devices.hours(abs(_quantity(item)), item["device"]),
                     money(item["cost_nano"]),
                 ]
                 for item in month["charges"]
             ],
             squeeze="TEAM",
         )
+
+
+def _quantity(item: dict[str, Any]) -> int:
+    """Return the use, or the quantity of a commitment or of top-ups."""
+    quantity: int = item["mgpu_s"] + item["extra_mgpu_s"]
+    return quantity
+
+
+def _kind(item: dict[str, Any]) -> str:
+    if item["is_correction"]:
+        return "correction"
+    return "use" if item["mgpu_s"] else "beside use"

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from billing.charges import charges_of
 from billing.periods import Period
-from exports.focus_tables import Billing, billing_period, cost_and_usage
+from exports.focus_tables import Billing, billing_period, cost_and_usage, focus_rows
 from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
 from exports.tables import CHARGE_COLUMNS, Column
 from tenants.access import Actor
@@ -54,5 +54,7 @@ def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], i
         pool_name=export.pool or None,
     )
     with closing(charges):
+        is_focus = export.dataset != ExportDataset.CHARGES
         for batch in charges:
-            yield batch.rows, batch.days_done * PERMILLE // batch.days
+            rows = list(focus_rows(batch.rows)) if is_focus else batch.rows
+            yield rows, batch.days_done * PERMILLE // batch.days

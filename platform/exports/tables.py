@@ -55,7 +55,9 @@ def _micro_hours(row: Charge) -> int:
 
 
 #: New columns are added at the end. A column never changes its meaning. `gpu_hours` are rounded
-#: half to even, `mgpu_seconds` are exact. If `device` is cpu, both count cores.
+#: half to even, `mgpu_seconds` are exact. If `device` is cpu, both count cores. Commitments and
+#: top-ups are no use: `billed_mgpu_seconds` times the price and the priority multiplier is the list
+#: cost. `price_per_hour` includes `class_multiplier`. Showback has no billed cost.
 CHARGE_COLUMNS: Sequence[Column] = (
     time("charge_start", lambda row: row.start),
     time("charge_end", lambda row: row.end),
@@ -82,4 +84,7 @@ CHARGE_COLUMNS: Sequence[Column] = (
     decimal("billed_cost", lambda row: row.billed_cost_nano),
     decimal("effective_cost", lambda row: row.effective_cost_nano),
     text("currency", lambda row: row.currency),
+    text("mode", lambda row: row.mode),
+    decimal("class_multiplier", lambda row: row.class_multiplier_ppm, MICRO),
+    whole("billed_mgpu_seconds", lambda row: row.priced_mgpu_s),
 )

@@ -44,6 +44,7 @@ CLOSED = {
             "usage_class": "guaranteed",
             "is_correction": is_correction,
             "mgpu_s": mgpu_s,
+            "extra_mgpu_s": 0,
             "unpriced_mgpu_s": 0,
             "cost_nano": mgpu_s * 1_000,
         }

@@ -14,8 +14,9 @@ from django.conf import LazySettings
 from django.db import IntegrityError, transaction
 
 from billing.chargeback import chargeback
+from billing.models import RateCard
 from billing.periods import Period
-from builders.billing_builders import LATER, a_metered_attempt, a_rate_card
+from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, terms_of
 from builders.portal_builders import Company, a_company, a_pool, a_team, a_user, an_actor
 from exports.files import file_of
 from exports.models import Export, PseudonymKey
@@ -108,6 +109,39 @@ def test_the_sums_are_those_of_the_report(company: Company, tmp_path: Path) -> N
     for name in ("BilledCost", "ListCost", "ContractedCost", "EffectiveCost"):
         total = sum(Decimal(row[name]) for row in rows)
         assert total == Decimal(report.totals.cost_nano).scaleb(-9)
+
+
+def test_a_commitment_is_a_purchase_with_used_and_unused_parts(
+    company: Company, tmp_path: Path
+) -> None:
+    """The checker agrees that they sum to the purchase. Top-ups and showback are usage.
+
+    Against: the purchase counted as effective cost, too; showback billed."""
+    card = RateCard.objects.get()
+    terms_of(card, "commitment", start=-40 * 86_400, end=10 * 86_400, guaranteed_ppm=333_333)
+    terms_of(card, "showback", start=10 * 86_400, minimum_s=600)
+    a_metered_attempt(company.nlp, 86_400, 86_477, mgpu=1_000)
+    a_metered_attempt(company.nlp, 12 * 86_400, 12 * 86_400 + 60, mgpu=1_000)
+    finance = finance_of(company)
+    path = written(requested(finance), tmp_path)
+    with opened(path) as (header, found):
+        assert faults_of("CostAndUsage", header, found) == []
+    rows = rows_of(path)
+
+    def total(name: str) -> Decimal:
+        return sum((Decimal(row[name]) for row in rows), Decimal())
+
+    assert total("BilledCost") == total("EffectiveCost")
+    purchases = [row for row in rows if row["ChargeCategory"] == "Purchase"]
+    assert {row["CommitmentDiscountId"] for row in purchases} >= {"ai-company/research/nlp/h100"}
+    assert {row["ChargeFrequency"] for row in purchases} == {"Recurring"}
+    assert {row["x_AttemptId"] + row["RegionId"] for row in purchases} == {""}
+    statuses = {row["CommitmentDiscountStatus"] for row in rows}
+    assert statuses == {"", "Used", "Unused"}
+    shown = [row for row in rows if row["x_Mode"] == "showback"]
+    assert {row["SkuMeter"] for row in shown} >= {"guaranteed", "top_up"}
+    assert all(Decimal(row["BilledCost"]) == 0 < Decimal(row["ListCost"]) for row in shown)
+    assert all(row["ChargeDescription"].endswith(", showback: not billed") for row in shown)
 
 
 def test_a_charge_in_the_words_of_focus(company: Company, tmp_path: Path) -> None:

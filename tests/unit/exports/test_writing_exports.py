@@ -49,6 +49,11 @@ def a_charge(**changes: object) -> Charge:
         billed_cost_nano=3_000_000_833,
         effective_cost_nano=3_000_000_833,
         currency="EUR",
+        mode="pay_per_use",
+        class_multiplier_ppm=1_000_000,
+        priced_mgpu_s=3_600_001,
+        paid_mgpu_s=0,
+        paid_nano=0,
     )._replace(**changes)
 
 

@@ -116,10 +116,12 @@ def test_commitments_top_ups_and_showback_are_frozen_with_the_use(
     terms_of(card, "showback", start=2 * A_DAY)
     for day in range(3):
         a_metered_attempt(company.nlp, day * A_DAY, day * A_DAY + HOUR, mgpu=1_000)
-    period = close(company, fiona)
+    period = close(company, fiona, "2026-11", "known")
     found = [
-        (row.day.day, row.usage_class, row.mode, row.user_id is None)
-        + (row.mgpu_s // GPU_HOUR, row.extra_mgpu_s // GPU_HOUR, row.cost_nano // 10**9)
+        (
+            *(row.day.day, row.usage_class, row.mode, row.user_id is None),
+            *(row.mgpu_s // GPU_HOUR, row.extra_mgpu_s // GPU_HOUR, row.cost_nano // 10**9),
+        )
         for row in period.rows.order_by("day", "usage_class", "team_path")
     ]
     assert found == [
