@@ -2110,6 +2110,50 @@ export interface paths {
         patch: operations["end_rate_line"];
         trace?: never;
     };
+    "/api/v1/rate-cards/{card_id}/terms": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add terms of a pool: mode, multipliers, minimum and increment
+         * @description Terms are dated like prices: terms that have applied never change. They may start in the past where the pool had none, which is a correction.
+         */
+        post: operations["add_pool_terms"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rate-cards/{card_id}/terms/{terms_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Cancel scheduled terms of a pool
+         * @description Terms that end where these start last until the end of these instead.
+         */
+        delete: operations["cancel_pool_terms"];
+        options?: never;
+        head?: never;
+        /**
+         * End the terms of a pool
+         * @description The end cannot be in the past, so that no past report changes.
+         */
+        patch: operations["end_pool_terms"];
+        trace?: never;
+    };
     "/api/v1/reconciliations": {
         parameters: {
             query?: never;
@@ -3020,7 +3064,10 @@ export interface components {
             borrowed_cost_nano: number;
             /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of all classes */
+            commitment_cost_nano: number;
+            /** @description Guarantee of pools that bill commitments, used or not. It is no usage */
+            commitment_mgpu_s: number;
+            /** @description Billed cost: of all classes, commitments and top-ups */
             cost_nano: number;
             /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
             fault_mgpu_s: number;
@@ -3028,6 +3075,11 @@ export interface components {
             /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            showback_nano: number;
+            top_up_cost_nano: number;
+            /** @description Rest of minimums and increments at the ends of attempts. It is no usage */
+            top_up_mgpu_s: number;
             unpaid_cost_nano: number;
             /** @description Above the guarantee, without credits */
             unpaid_mgpu_s: number;
@@ -3587,7 +3639,10 @@ export interface components {
             borrowed_cost_nano: number;
             /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of all classes */
+            commitment_cost_nano: number;
+            /** @description Guarantee of pools that bill commitments, used or not. It is no usage */
+            commitment_mgpu_s: number;
+            /** @description Billed cost: of all classes, commitments and top-ups */
             cost_nano: number;
             /** @description ISO 4217; null if the organization has no rate card */
             currency: string | null;
@@ -3608,6 +3663,11 @@ export interface components {
             node: string;
             node_kind: components["schemas"]["ChargebackRowNodeKindEnum"];
             pool: string;
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            showback_nano: number;
+            top_up_cost_nano: number;
+            /** @description Rest of minimums and increments at the ends of attempts. It is no usage */
+            top_up_mgpu_s: number;
             unpaid_cost_nano: number;
             /** @description Above the guarantee, without credits */
             unpaid_mgpu_s: number;
@@ -4376,7 +4436,10 @@ export interface components {
             borrowed_cost_nano: number;
             /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of all classes */
+            commitment_cost_nano: number;
+            /** @description Guarantee of pools that bill commitments, used or not. It is no usage */
+            commitment_mgpu_s: number;
+            /** @description Billed cost: of all classes, commitments and top-ups */
             cost_nano: number;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -4391,6 +4454,11 @@ export interface components {
             /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            showback_nano: number;
+            top_up_cost_nano: number;
+            /** @description Rest of minimums and increments at the ends of attempts. It is no usage */
+            top_up_mgpu_s: number;
             unpaid_cost_nano: number;
             /** @description Above the guarantee, without credits */
             unpaid_mgpu_s: number;
@@ -5751,6 +5819,13 @@ export interface components {
          * @enum {string}
          */
         MeasureEnum: "gpu_hours" | "credits" | "money";
+        /**
+         * @description * `pay_per_use` - Pay Per Use
+         *     * `commitment` - Commitment
+         *     * `showback` - Showback
+         * @enum {string}
+         */
+        ModeEnum: "pay_per_use" | "commitment" | "showback";
         /** @description The costs of two periods, and the parts of their difference, in nano-currency. */
         Move: {
             after_nano: number;
@@ -6540,6 +6615,81 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /** @description Terms of a pool during `[start, end)`. Multipliers are in millionths. */
+        PoolTerms: {
+            /** Format: date-time */
+            added_at: string;
+            /** @description Login */
+            added_by: string;
+            borrowed_ppm: number;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /**
+             * Format: date-time
+             * @description null: no end yet
+             */
+            end: string | null;
+            guaranteed_ppm: number;
+            /** Format: uuid */
+            id: string;
+            /** @description Attempts are billed for multiples of it */
+            increment_s: number;
+            /** @description Whether they were added after they had started to apply */
+            is_correction: boolean;
+            /** @description Least billed time of an attempt */
+            minimum_s: number;
+            /**
+             * @description pay_per_use: what was used is billed. commitment: the guarantee is billed, used or not. showback: costs are reported and not billed
+             *
+             *     * `pay_per_use` - Pay Per Use
+             *     * `commitment` - Commitment
+             *     * `showback` - Showback
+             */
+            mode: components["schemas"]["ModeEnum"];
+            pool: string;
+            /** Format: date-time */
+            start: string;
+            unpaid_ppm: number;
+        };
+        /** @description New terms of a pool. */
+        PoolTermsCreateRequest: {
+            /** @default 1000000 */
+            borrowed_ppm?: number;
+            /** Format: date-time */
+            end?: string | null;
+            /**
+             * @description End the terms that apply at `start` there. Without `end`, the new terms last until the next scheduled ones
+             * @default false
+             */
+            ends_current?: boolean;
+            /** @default 1000000 */
+            guaranteed_ppm?: number;
+            /** @default 1 */
+            increment_s?: number;
+            /** @default 0 */
+            minimum_s?: number;
+            /**
+             * @description pay_per_use: what was used is billed. commitment: the guarantee is billed, used or not. showback: costs are reported and not billed
+             *
+             *     * `pay_per_use` - Pay Per Use
+             *     * `commitment` - Commitment
+             *     * `showback` - Showback
+             */
+            mode: components["schemas"]["ModeEnum"];
+            pool: string;
+            /**
+             * Format: date-time
+             * @description null: from now on
+             */
+            start?: string | null;
+            /** @default 1000000 */
+            unpaid_ppm?: number;
+        };
         /** @description The settings of a pool to change. Missing settings stay. */
         PoolUpdateRequest: {
             /** @description Other names of its GPUs, such as nvidia_h100_80gb_hbm3, by which jobs may ask for it. Case does not matter, and _ is -. They replace all others */
@@ -6555,6 +6705,22 @@ export interface components {
             /** @description Worth of one device relative to the reference GPU, per mille. Default for a new pool: 1000 for GPUs, 10 for cores */
             weight?: number;
         };
+        /** @description The price of a class at one moment, and the cost of the period's usage at it. */
+        PriceAt: {
+            cost_nano: number;
+            /**
+             * @description pay_per_use: what was used is billed. commitment: the guarantee is billed, used or not. showback: costs are reported and not billed
+             *
+             *     * `pay_per_use` - Pay Per Use
+             *     * `commitment` - Commitment
+             *     * `showback` - Showback
+             */
+            mode: components["schemas"]["ModeEnum"];
+            /** @description Multiplier of the class in millionths */
+            multiplier_ppm: number | null;
+            /** @description Per GPU-hour, with the multiplier of the class. null: no price */
+            price_nano: number | null;
+        };
         /** @description Prices at two moments, and the cost of a period under each of them. */
         PriceComparison: {
             /** @description Change of the cost in millionths; null if the first is 0 */
@@ -6568,6 +6734,8 @@ export interface components {
             /** Format: date-time */
             first: string;
             first_cost_nano: number;
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            first_showback_nano: number;
             /** @description False: usage and costs are those of the nodes whose costs the caller may see */
             is_whole: boolean;
             organization: string;
@@ -6575,8 +6743,12 @@ export interface components {
             /** Format: date-time */
             second: string;
             second_cost_nano: number;
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            second_showback_nano: number;
             /** Format: date-time */
             start: string;
+            /** @description The largest change of the cost first */
+            teams: components["schemas"]["TeamPair"][];
         };
         /** @description A price at two moments, and the usage of the period at each of them. */
         PricePair: {
@@ -6589,19 +6761,22 @@ export interface components {
              *     * `cpu` - cpu
              */
             device: components["schemas"]["DeviceEnum"];
-            /** @description Cost of that usage at the first price */
-            first_cost_nano: number;
-            /** @description null: no price */
-            first_nano: number | null;
-            /** @description Usage of the period */
+            first: components["schemas"]["PriceAt"];
+            /** @description Usage of the period. Of a commitment or top-ups: the larger billed quantity */
             mgpu_s: number;
             pool: string;
-            /** @description Cost of that usage at the second price */
-            second_cost_nano: number;
-            /** @description null: no price */
-            second_nano: number | null;
-            usage_class: components["schemas"]["PricedClass"];
+            second: components["schemas"]["PriceAt"];
+            usage_class: components["schemas"]["PricePairUsageClassEnum"];
         };
+        /**
+         * @description * `guaranteed` - guaranteed
+         *     * `borrowed` - borrowed
+         *     * `unpaid` - unpaid
+         *     * `commitment` - commitment
+         *     * `top_up` - top_up
+         * @enum {string}
+         */
+        PricePairUsageClassEnum: "guaranteed" | "borrowed" | "unpaid" | "commitment" | "top_up";
         /**
          * @description * `guaranteed` - guaranteed
          *     * `borrowed` - borrowed
@@ -7013,6 +7188,8 @@ export interface components {
             /** @description Sorted by pool, usage class and start */
             lines: components["schemas"]["RateLine"][];
             organization: string;
+            /** @description Sorted by pool and start. A pool without terms is pay-per-use, with multipliers of 1, no minimum, and billed by the second */
+            terms: components["schemas"]["PoolTerms"][];
             /** @description Zone of the organization (IANA), in which days of prices begin */
             readonly time_zone: string;
         };
@@ -7076,14 +7253,6 @@ export interface components {
              */
             start?: string | null;
             usage_class: components["schemas"]["PricedClass"];
-        };
-        /** @description The end of a price. */
-        RateLineEndRequest: {
-            /**
-             * Format: date-time
-             * @description null: now
-             */
-            end: string | null;
         };
         /** @description One account and pool of a day. The listed and omitted differences sum to the difference. */
         ReconciledAccount: {
@@ -7282,7 +7451,10 @@ export interface components {
             borrowed_cost_nano: number | null;
             /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of all classes */
+            commitment_cost_nano: number | null;
+            /** @description Guarantee of pools that bill commitments, used or not. It is no usage */
+            commitment_mgpu_s: number;
+            /** @description Billed cost of all */
             cost_nano: number | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
@@ -7297,6 +7469,10 @@ export interface components {
             /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            showback_nano: number | null;
+            top_up_cost_nano: number | null;
+            /** @description Rest of minimums and increments at the ends of attempts. It is no usage */
+            top_up_mgpu_s: number;
             unpaid_cost_nano: number | null;
             /** @description Above the guarantee, without credits */
             unpaid_mgpu_s: number;
@@ -7308,7 +7484,10 @@ export interface components {
             borrowed_cost_nano: number | null;
             /** @description Above the guarantee, and paid by credits where the credit bank is on */
             borrowed_mgpu_s: number;
-            /** @description Cost of all classes */
+            commitment_cost_nano: number | null;
+            /** @description Guarantee of pools that bill commitments, used or not. It is no usage */
+            commitment_mgpu_s: number;
+            /** @description Billed cost of all */
             cost_nano: number | null;
             /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
             fault_mgpu_s: number;
@@ -7316,6 +7495,10 @@ export interface components {
             /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
+            showback_nano: number | null;
+            top_up_cost_nano: number | null;
+            /** @description Rest of minimums and increments at the ends of attempts. It is no usage */
+            top_up_mgpu_s: number;
             unpaid_cost_nano: number | null;
             /** @description Above the guarantee, without credits */
             unpaid_mgpu_s: number;
@@ -7450,6 +7633,14 @@ export interface components {
             items: components["schemas"]["RoleGrant"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
+        };
+        /** @description The end of a price or of terms. */
+        RuleEndRequest: {
+            /**
+             * Format: date-time
+             * @description null: now
+             */
+            end: string | null;
         };
         /** @description The job of a run; of an array, its first task. */
         RunJob: {
@@ -8021,6 +8212,18 @@ export interface components {
             usage_class_nano: number;
             /** @description More or less use, at the mean price of the first period */
             volume_nano: number;
+        };
+        /** @description A team's cost of the period at two moments. */
+        TeamPair: {
+            /** @description Change of the cost in millionths; null if the first is 0 */
+            change_ppm: number | null;
+            first_cost_nano: number;
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            first_showback_nano: number;
+            second_cost_nano: number;
+            /** @description Cost that showback reports. It is not billed, and in no other cost */
+            second_showback_nano: number;
+            team: string;
         };
         /** @description The time limits of one owner: a pool, a node of the tree, or a priority class. */
         TimeLimit: {
@@ -16139,7 +16342,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RateLineEndRequest"];
+                "application/json": components["schemas"]["RuleEndRequest"];
             };
         };
         responses: {
@@ -16149,6 +16352,198 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RateLine"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_pool_terms: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                card_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolTermsCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolTerms"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_pool_terms: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                card_id: string;
+                terms_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_pool_terms: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                card_id: string;
+                terms_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RuleEndRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolTerms"];
                 };
             };
             400: {
