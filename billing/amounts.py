@@ -69,15 +69,14 @@ class Amounts:
         )
 
     @property
+    def use_cost_nano(self) -> int:
+        """Return the cost of all classes."""
+        return self.guaranteed_cost_nano + self.borrowed_cost_nano + self.unpaid_cost_nano
+
+    @property
     def cost_nano(self) -> int:
         """Return the cost of all classes, commitments and top-ups."""
-        return (
-            self.guaranteed_cost_nano
-            + self.borrowed_cost_nano
-            + self.unpaid_cost_nano
-            + self.commitment_cost_nano
-            + self.top_up_cost_nano
-        )
+        return self.use_cost_nano + self.commitment_cost_nano + self.top_up_cost_nano
 
     @property
     def showback_nano(self) -> int:

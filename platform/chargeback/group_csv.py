@@ -30,6 +30,9 @@ COLUMNS = (
     "as_of",
     "time_zone",
     "priced_at",
+    "commitment_cost",
+    "top_up_cost",
+    "showback_cost",
 )
 
 
@@ -49,7 +52,7 @@ def csv_lines(report: GroupedReport) -> Iterator[str]:
     """Yield the header, then one line per row of the report, ended by CR LF.
 
     GPU-hours are rounded half to even at six decimals; `mgpu_seconds` and costs are exact. If
-    `device` is cpu, both count cores.
+    `device` is cpu, both count cores. `cost` includes commitments and top-ups, not showback.
     """
     zone = ZoneInfo(report.time_zone)
     period = report.period
@@ -78,5 +81,8 @@ def csv_lines(report: GroupedReport) -> Iterator[str]:
                 *times,
                 report.time_zone,
                 priced_at,
+                cost_text(amounts.commitment_cost_nano),
+                cost_text(amounts.top_up_cost_nano),
+                cost_text(amounts.showback_nano),
             ]
         )

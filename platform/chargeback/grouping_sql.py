@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from billing.models import PRICED_CLASSES, UsageClass
-from billing.usage_sql import ACCOUNTS, MGPU_BY_CLASS, POOLS_MAX, metered, rated
+from billing.models import PRICED_CLASSES, ExtraCharge, PriceMode, UsageClass
+from billing.usage_sql import ACCOUNTS, CLASSES, MGPU_BY_CLASS, POOLS_MAX, metered, rated
 from chargeback.dimensions import TIMES, Dimension
 
-#: Columns of `billing.meteredattempt`, which need a join.
+#: Columns of `billing.meteredattempt`, which need a join. A commitment has none of them.
 _OF_ATTEMPTS = {
-    Dimension.USER: "a.user_id::text",
-    Dimension.CLUSTER: "a.cluster_id::text",
-    Dimension.PRIORITY_CLASS: "a.priority_class",
+    Dimension.USER: "COALESCE(a.user_id::text, '')",
+    Dimension.CLUSTER: "COALESCE(a.cluster_id::text, '')",
+    Dimension.PRIORITY_CLASS: "COALESCE(a.priority_class, '')",
 }
 
 
@@ -53,11 +53,25 @@ _AMOUNTS = {
         for n, name in _PRICED.items()
     },
 }
+_NUMBERS = {name: number for number, name in CLASSES.items()}
+_SHOWN = f"r.mode = '{PriceMode.SHOWBACK}' AND r.class"
+# The charges beside use, and what showback shows. They follow the numbers of jobs in `Amounts`.
+_EXTRAS = {
+    **{
+        f"{name}_{amount}": _sum(f"r.{column}", f"r.class = {_NUMBERS[name]}")
+        for name in ExtraCharge.values
+        for amount, column in (("mgpu_s", "quantity_mgpu_s"), ("cost_nano", "cost_nano"))
+    },
+    **{
+        f"showback_{name}_nano": _sum("r.list_nano", f"{_SHOWN} = {_NUMBERS[name]}")
+        for name in (*PRICED_CLASSES, ExtraCharge.TOP_UP.value)
+    },
+}
 _BITS = " + ".join(
     f"{1 << number - 1} * (SUM({name}_mgpu_s) > 0)::integer" for number, name in _CLASSES.items()
 )
 #: The number of the columns of each part.
-_COLUMNS = 5 + len(_AMOUNTS) + 1 + len(_CLASSES)
+_COLUMNS = 5 + len(_AMOUNTS) + 1 + len(_CLASSES) + len(_EXTRAS)
 
 
 def statement(by: Sequence[Dimension], usage_class: UsageClass | None, condition: str) -> str:
@@ -82,17 +96,18 @@ used AS MATERIALIZED (
     SELECT {_key(first)} AS first, {_key(second)} AS second,
            (%(organization_numbers)s::integer[])[r.account / {POOLS_MAX}] AS organization,
            (%(device_numbers)s::integer[])[r.account %% {POOLS_MAX}] AS device, r.job_id,
-           {", ".join(f"{value} AS {name}" for name, value in _AMOUNTS.items())}
+           {", ".join(f"{value} AS {name}" for name, value in {**_AMOUNTS, **_EXTRAS}.items())}
     FROM rated r
-    {"JOIN billing_meteredattempt a ON a.id = r.attempt_id" if needs_attempts else ""}
-    WHERE r.class = ANY(%(classes)s) AND r.mgpu_s > 0
+    {"LEFT JOIN billing_meteredattempt a ON a.id = r.attempt_id" if needs_attempts else ""}
+    WHERE r.class = ANY(%(classes)s) AND r.quantity_mgpu_s > 0
     GROUP BY 1, 2, 3, 4, 5
 )
 (
     SELECT 'row' AS part, first, second,
            (%(currency_numbers)s::integer[])[organization] AS currency, device,
-           {", ".join(f"SUM({name})" for name in _AMOUNTS)}, COUNT(*),
-           {", ".join(f"COUNT(*) FILTER (WHERE {n}_mgpu_s > 0)" for n in _CLASSES.values())}
+           {", ".join(f"SUM({name})" for name in _AMOUNTS)}, COUNT(job_id),
+           {", ".join(f"COUNT(*) FILTER (WHERE {n}_mgpu_s > 0)" for n in _CLASSES.values())},
+           {", ".join(f"SUM({name})" for name in _EXTRAS)}
     FROM used GROUP BY 2, 3, 4, 5
     LIMIT %(rows_max)s
 )

@@ -158,16 +158,43 @@ def _move(before: Pools | None, after: Pools | None) -> Move:
 
 
 def _move_in_pool(before: Amounts, after: Amounts) -> Move:
+    """Return the move of use, and of commitments and top-ups by their quantity and price."""
+    return (
+        _move_of_use(before, after)
+        + _move_of_quantity(
+            (before.commitment_mgpu_s, before.commitment_cost_nano),
+            (after.commitment_mgpu_s, after.commitment_cost_nano),
+        )
+        + _move_of_quantity(
+            (before.top_up_mgpu_s, before.top_up_cost_nano),
+            (after.top_up_mgpu_s, after.top_up_cost_nano),
+        )
+    )
+
+
+def _move_of_quantity(before: tuple[int, int], after: tuple[int, int]) -> Move:
+    at_first_price = after[1]
+    if before[0] > 0:
+        at_first_price = div_half_even(before[1] * after[0], before[0])
+    return Move(
+        before_nano=before[1],
+        after_nano=after[1],
+        price_nano=after[1] - at_first_price,
+        volume_nano=at_first_price - before[1],
+    )
+
+
+def _move_of_use(before: Amounts, after: Amounts) -> Move:
     at_first_prices = sum(_at_first_price(before, after, each) for each in UsageClass)
     # A pool without use before has no mean price; all of its cost is volume, at its own prices.
     at_first_mix = at_first_prices
     if before.mgpu_s > 0:
-        at_first_mix = div_half_even(before.cost_nano * after.mgpu_s, before.mgpu_s)
+        at_first_mix = div_half_even(before.use_cost_nano * after.mgpu_s, before.mgpu_s)
     return Move(
-        before_nano=before.cost_nano,
-        after_nano=after.cost_nano,
-        price_nano=after.cost_nano - at_first_prices,
-        volume_nano=at_first_mix - before.cost_nano,
+        before_nano=before.use_cost_nano,
+        after_nano=after.use_cost_nano,
+        price_nano=after.use_cost_nano - at_first_prices,
+        volume_nano=at_first_mix - before.use_cost_nano,
         usage_class_nano=at_first_prices - at_first_mix,
     )
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from bank.settling import zone_of
 from billing.amounts import SHIFTS, Amounts, total_of
 from billing.chargeback import CurrencySums, Sums
-from billing.models import RateLine, UsageClass
+from billing.models import ExtraCharge, RateLine, UsageClass
 from billing.periods import Period, period_of
 from billing.queries import corrections_in
 from billing.scopes import (
@@ -24,7 +24,7 @@ from billing.scopes import (
     scope_of,
     teams_of,
 )
-from billing.usage_sql import rows_of
+from billing.usage_sql import CLASSES, rows_of
 from chargeback.buckets import Bucket, buckets_of, midnight
 from chargeback.dimensions import DIMENSIONS_MAX, TIMES, Dimension, node_label
 from chargeback.grouping_sql import nodes_parameter, statement
@@ -38,6 +38,8 @@ from tenants.roles import Permission
 
 #: The most rows of one report.
 ROWS_MAX = 10_000
+#: The user, cluster and priority class of a commitment.
+NOBODY = "(commitment)"
 _DEVICES = list(DeviceKind)
 _UTC = ZoneInfo("UTC")
 
@@ -53,6 +55,15 @@ class Narrowed:
     pool: str | None = None
     usage_class: UsageClass | None = None
     attempts: AttemptFilter = EVERY_ATTEMPT
+
+    def covers(self, charged: str) -> bool:
+        """Return whether the report covers a usage class or a charge beside use.
+
+        A commitment is of no attempt.
+        """
+        if charged == ExtraCharge.COMMITMENT and self.attempts != EVERY_ATTEMPT:
+            return False
+        return self.usage_class in (None, charged)
 
 
 EVERYTHING = Narrowed()
@@ -161,11 +172,7 @@ def grouped_report(
             **scope.numbers(by),
             "priced_at": priced_at,
             "buckets": [int(bucket.start.timestamp()) for bucket in buckets],
-            "classes": [
-                number
-                for number, usage_class in enumerate(UsageClass, 1)
-                if narrowed.usage_class in (None, usage_class)
-            ],
+            "classes": [number for number, name in CLASSES.items() if narrowed.covers(name)],
             "rows_max": ROWS_MAX + 1,
         },
     )
@@ -286,19 +293,22 @@ class _Scope:
         self, dimension: Dimension, keys: Collection[str], buckets: Sequence[Bucket]
     ) -> Mapping[str, str]:
         """Return the names of the rows with these keys of the statement."""
+        nobody = {"": NOBODY}
+        known = [key for key in keys if key]
         if dimension is Dimension.PRIORITY_CLASS:
-            return {key: key for key in keys}
+            return nobody | {key: key for key in known}
         if dimension is Dimension.USER:
             several = len(self.organizations) > 1
-            users = User.objects.filter(pk__in=list(keys))
-            return {str(user.pk): user.login if several else user.username for user in users}
+            users = User.objects.filter(pk__in=known)
+            names = {str(user.pk): user.login if several else user.username for user in users}
+            return nobody | names
         if dimension is Dimension.CLUSTER:
-            clusters = Cluster.objects.filter(pk__in=list(keys))
-            return {str(cluster.pk): cluster.name for cluster in clusters}
+            clusters = Cluster.objects.filter(pk__in=known)
+            return nobody | {str(cluster.pk): cluster.name for cluster in clusters}
         if dimension is Dimension.POOL:
             labels = [pool.name for pool in self.pools.values()]
         elif dimension is Dimension.USAGE_CLASS:
-            labels = [usage_class.value for usage_class in UsageClass]
+            labels = list(CLASSES.values())
         elif dimension in TIMES:
             labels = [bucket.label for bucket in buckets]
         else:

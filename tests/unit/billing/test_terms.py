@@ -1,12 +1,14 @@
 """Terms of pools worked out by hand: commitment, showback, multipliers, minimums and increments.
 
-Each amount is the same in the report, the CSV, the charges and the spending of budgets.
+Each amount is the same in the reports, the CSV, the charges, the frozen charges and the spending of
+budgets.
 """
 
 from __future__ import annotations
 
 import csv
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
@@ -18,6 +20,7 @@ from billing.amounts import Amounts
 from billing.chargeback import chargeback
 from billing.charges import Charge, charges_of
 from billing.csv_export import csv_lines
+from billing.daily_charges import charges_between
 from billing.metering import UnpaidSpan, record_unpaid
 from billing.models import PoolTerms, RateCard
 from billing.periods import Period
@@ -35,6 +38,8 @@ from builders.billing_builders import (
     terms_of,
 )
 from builders.portal_builders import Company, a_company, a_pool, a_quota, an_actor
+from chargeback.dimensions import Dimension
+from chargeback.reports import Asked, grouped_report
 from primitives.errors import Conflict, InvalidRequest, NotFound
 from quotas.models import Quota, QuotaChange
 from tenants.access import Actor
@@ -87,6 +92,19 @@ def everywhere(
         nano = int(Decimal(row["cost"]).scaleb(9))
         costs[row["usage_class"]] -= nano
     assert not any(costs.values())
+    by_time_and_class = grouped_report(
+        actor=finance,
+        by=[Dimension.DAY, Dimension.USAGE_CLASS],
+        asked=Asked(start, end, AFTER),
+        now=AFTER,
+    )
+    assert replace(by_time_and_class.totals, jobs=total.jobs) == total
+    by_user = grouped_report(
+        actor=finance, by=[Dimension.USER], asked=Asked(start, end, AFTER), now=AFTER
+    )
+    assert by_user.totals == total
+    frozen = charges_between(company.organization.pk, start, end)
+    assert sum(one.cost_nano for one in frozen.values()) == total.cost_nano
     teams = [company.nlp, company.vision, company.inference]
     spans = [Span(team.pk, start, end) for team in teams]
     spent = spent_in(spans, [company.pool.pk])

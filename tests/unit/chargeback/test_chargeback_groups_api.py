@@ -42,6 +42,11 @@ def test_the_report() -> None:
             "guaranteed_cost_nano": guaranteed * 2_000_000,
             "borrowed_cost_nano": borrowed * 1_000_000,
             "unpaid_cost_nano": 0,
+            "commitment_mgpu_s": 0,
+            "commitment_cost_nano": 0,
+            "top_up_mgpu_s": 0,
+            "top_up_cost_nano": 0,
+            "showback_nano": 0,
             "cost_nano": guaranteed * 2_000_000 + borrowed * 1_000_000,
             "unpriced_mgpu_s": 0,
             "jobs": 1,
@@ -116,6 +121,9 @@ def test_csv_has_the_rows_of_the_report_and_no_formula() -> None:
         "as_of": "2026-11-03T00:00:00+00:00",
         "time_zone": "UTC",
         "priced_at": "",
+        "commitment_cost": "0.000000000",
+        "top_up_cost": "0.000000000",
+        "showback_cost": "0.000000000",
     }
 
 

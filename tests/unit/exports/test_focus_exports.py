@@ -33,6 +33,7 @@ pytestmark = pytest.mark.django_db
 
 HOUR = 3_600
 NOVEMBER = (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
+_COMMITMENT = "ai-company/research/nlp/h100"
 DATASETS = {"focus_cost_and_usage": "CostAndUsage", "focus_billing_period": "BillingPeriod"}
 
 
@@ -129,11 +130,14 @@ def test_a_commitment_is_a_purchase_with_used_and_unused_parts(
     rows = rows_of(path)
 
     def total(name: str) -> Decimal:
-        return sum((Decimal(row[name]) for row in rows), Decimal())
+        theirs = (row for row in rows if row["CommitmentDiscountId"] == _COMMITMENT)
+        return sum((Decimal(row[name]) for row in theirs), Decimal())
 
-    assert total("BilledCost") == total("EffectiveCost")
+    # 8 GPUs from 1 to 10 November, at a third of the price.
+    price = Decimal("0.411522219")
+    assert total("BilledCost") == total("EffectiveCost") == 8 * 240 * price
     purchases = [row for row in rows if row["ChargeCategory"] == "Purchase"]
-    assert {row["CommitmentDiscountId"] for row in purchases} >= {"ai-company/research/nlp/h100"}
+    assert {row["CommitmentDiscountId"] for row in purchases} >= {_COMMITMENT}
     assert {row["ChargeFrequency"] for row in purchases} == {"Recurring"}
     assert {row["x_AttemptId"] + row["RegionId"] for row in purchases} == {""}
     statuses = {row["CommitmentDiscountStatus"] for row in rows}

@@ -108,6 +108,9 @@ def test_csv_is_exact(tmp_path: Path) -> None:
         "billed_cost": "3.000000833",
         "effective_cost": "3.000000833",
         "currency": "EUR",
+        "mode": "pay_per_use",
+        "class_multiplier": "1.000000",
+        "billed_mgpu_seconds": "3600001",
     }
     assert (second["rate_line"], second["price_per_hour"], second["currency"]) == ("", "", "")
     assert (second["billed_cost"], second["gpu_hours"]) == ("-0.000000001", "-1.000000")
