@@ -16,7 +16,7 @@ class Amounts:
 
     The unpriced parts are included in the usage, at cost 0. Faults cost nothing. A job may have
     several classes, so the jobs of the classes may sum to more than `jobs`. Commitments and top-ups
-    are billed beside the usage. What showback shows is not billed, so it is in no cost.
+    are billed beside the usage. Showback is not billed, so it is in no cost.
     """
 
     guaranteed_mgpu_s: int = 0

@@ -35,7 +35,7 @@ USAGE_OF_JOB = """(
 
 @dataclass(frozen=True, slots=True)
 class PresentPrices:
-    """What an organization is billed for a GPU-hour of each pool and usage class at one moment.
+    """Billed prices of a GPU-hour at one moment, by pool and usage class, of an organization.
 
     In nano-currency, with the multiplier of the class. Showback costs 0, and so does use that a
     commitment pays. Unpaid use has the price of borrowed use where it has none of its own. The

@@ -1,4 +1,4 @@
-"""What the commands on rate cards share: the card, its days, and the terms of its pools."""
+"""Rate cards on the command line: the card of an organization, its days, and the terms of pools."""
 
 from __future__ import annotations
 
