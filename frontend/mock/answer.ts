@@ -19,6 +19,7 @@ import {
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
+import { anAdjustment, aDispute, theAdjustments, theDisputes } from "./adjustments.ts";
 import { theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
 import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
@@ -195,6 +196,12 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return tree(request, id, action);
     case "pools":
       return pools(request, id, action);
+    case "adjustments":
+      if (request.method !== "POST") return page(theAdjustments(), query);
+      return { status: id === undefined || id === "" ? 201 : 200, body: anAdjustment(9, { status: action === undefined ? "pending" : action === "approve" ? "approved" : "rejected" }) };
+    case "disputes":
+      if (request.method !== "POST") return page(theDisputes(), query);
+      return { status: action === undefined ? 201 : 200, body: aDispute(9, { status: action === undefined ? "open" : action === "accept" ? "accepted" : "declined" }) };
     case "budgets":
       return page(theBudgets(), query);
     case "budget-alerts":

@@ -37,6 +37,7 @@ PAGES = {
     "/policy": ["/policy"],
     "/credits": ["/credits", "/credits?team=ai-company/research/nlp&month=2026-11"],
     "/budgets": ["/budgets"],
+    "/adjustments": ["/adjustments"],
     "/jobs": ["/jobs"],
     "/jobs/$jobId": [
         f"/jobs/{uuid(number)}?tab={tab}"

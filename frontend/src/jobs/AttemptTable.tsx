@@ -1,6 +1,11 @@
+import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 
+import { DisputeDialog } from "../adjustments/DisputeDialog";
 import type { Attempt, Job } from "../api/types";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
 import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 import { formatDuration, formatGpus } from "../ui/units";
@@ -34,8 +39,11 @@ export function AttemptTable({
   job,
 }: {
   attempts: readonly Attempt[];
-  job: Pick<Job, "state" | "attempt" | "ended_at" | "device">;
+  job: Pick<Job, "state" | "attempt" | "ended_at" | "device" | "team" | "user">;
 }) {
+  const session = useSession();
+  const mayDispute = job.user === session.user.username || may(session, "manage_jobs", job.team);
+  const [disputed, setDisputed] = useState<Attempt | null>(null);
   const rows = [...attempts].sort((a, b) => b.number - a.number);
   return (
     <div className="scroll-x">
@@ -109,8 +117,21 @@ export function AttemptTable({
             className: "exit",
             cell: (attempt) => exitCodeWords(attempt.exit_codes),
           },
+          mayDispute && {
+            header: <span className="visually-hidden">Charge</span>,
+            isRight: true,
+            only: "wide",
+            cell: (attempt) =>
+              attempt.started_at &&
+              attempt.ended_at && (
+                <Button size="compact-sm" variant="default" onClick={() => setDisputed(attempt)}>
+                  Dispute charge…
+                </Button>
+              ),
+          },
         ]}
       />
+      {disputed && <DisputeDialog attempt={disputed} onClose={() => setDisputed(null)} />}
     </div>
   );
 }

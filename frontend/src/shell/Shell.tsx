@@ -25,7 +25,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/budgets" | "/prices" | "/reconciliation" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
+  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/budgets" | "/adjustments" | "/prices" | "/reconciliation" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
   label: string;
   needs?: Permission;
 }
@@ -54,6 +54,7 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
     items: [
       { to: "/chargeback", label: "Chargeback", needs: "view_costs" },
       { to: "/budgets", label: "Budgets", needs: "view_tree" },
+      { to: "/adjustments", label: "Adjustments", needs: "view_costs" },
       { to: "/prices", label: "Prices", needs: "view_costs" },
       { to: "/reconciliation", label: "Reconciliation", needs: "view_costs" },
     ],

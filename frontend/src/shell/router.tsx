@@ -111,6 +111,12 @@ const budgetsRoute = createRoute({
   component: lazyRouteComponent(() => import("../budgets/BudgetsPage"), "BudgetsPage"),
 });
 
+const adjustmentsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/adjustments",
+  component: lazyRouteComponent(() => import("../adjustments/AdjustmentsPage"), "AdjustmentsPage"),
+});
+
 const jobsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/jobs",
@@ -257,6 +263,7 @@ const routeTree = rootRoute.addChildren([
     policyRoute,
     creditsRoute,
     budgetsRoute,
+    adjustmentsRoute,
     jobsRoute,
     jobRoute,
     submitRoute,

@@ -68,6 +68,7 @@ describe("permissions", () => {
       "Policy",
       "Chargeback",
       "Budgets",
+      "Adjustments",
       "Prices",
       "Reconciliation",
       "Clusters",

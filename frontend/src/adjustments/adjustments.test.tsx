@@ -1,0 +1,106 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aCompany } from "../../mock/answer.ts";
+import { aSession } from "../../mock/company.ts";
+import { aProblem } from "../../mock/http.ts";
+import { accessibilityFaults, open, type Override } from "../test/render";
+
+const NANO = 1_000_000_000;
+const finance = () => aCompany({ session: aSession({ permissions: { "ai-company": ["view_tree", "view_costs", "manage_prices"] } }) });
+const table = async (name: string) => within(await screen.findByRole("table", { name }));
+const rows = (found: Awaited<ReturnType<typeof table>>) => found.getAllByRole("row").map((row) => row.textContent.replace(/\d+ (d|h|min|s) ago|in \d+ (d|h|min|s)/g, "…"));
+
+describe("adjustments page", () => {
+  it("lists disputes with what was charged and refunded, and adjustments with their status", async () => {
+    const { container } = open("/adjustments", { company: finance() });
+    const disputes = rows(await table("Disputes"));
+    expect(disputes).toHaveLength(4);
+    expect(disputes[1]).toMatch(/^bert, attempt 1ai-company\/research\/nlpbob@ai-company: “the node was broken”€48\.00–/);
+    expect(disputes[2]).toContain("fay@ai-company: “the node was fine”");
+    expect(disputes[3]).toContain("€48.00€48.");
+    const adjustments = rows(await table("Adjustments"));
+    expect(adjustments[1]).toContain("2026-11€2,400.00waits for a second person");
+    expect(adjustments[2]).toContain("correction of a closed month");
+    expect(screen.getByText("tidegate disputes list")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  // Planted: the charge sent as the refund where a part was typed.
+  it("refunds a part of a charge, and shows that another person was first", async () => {
+    let isFirst = true;
+    const override: Override = ({ path, method }) => {
+      if (method !== "POST" || !path.endsWith("/accept") || isFirst) return undefined;
+      return aProblem(409, "conflict", "This dispute is accepted already, and is decided once.");
+    };
+    const { user, requests } = open("/adjustments", { company: finance(), override });
+    const disputes = await table("Disputes");
+    await user.click(disputes.getByRole("button", { name: "Refund…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    await user.type(dialog.getByRole("textbox", { name: "Refund" }), "12,5");
+    expect(dialog.getByRole("button", { name: "Refund" })).toBeDisabled();
+    await user.clear(dialog.getByRole("textbox", { name: "Refund" }));
+    await user.type(dialog.getByRole("textbox", { name: "Refund" }), "12.5");
+    await user.click(dialog.getByRole("button", { name: "Refund" }));
+    expect(await screen.findByText("The dispute is accepted.")).toBeInTheDocument();
+    const sent = requests.filter(({ method }) => method === "POST");
+    expect(sent.map(({ body }) => body)).toEqual([{ note: "", refund_nano: 12.5 * NANO }]);
+    isFirst = false;
+    await user.click((await table("Disputes")).getByRole("button", { name: "Refund…" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Refund" }));
+    expect(await screen.findByText(/accepted already, and is decided once/)).toBeInTheDocument();
+  });
+
+  it("rejects with a note only", async () => {
+    const { user, requests } = open("/adjustments", { company: finance() });
+    await user.click((await table("Adjustments")).getByRole("button", { name: "Reject…" }));
+    const dialog = within(await screen.findByRole("dialog", { name: "Reject the adjustment?" }));
+    expect(dialog.getByRole("button", { name: "Reject" })).toBeDisabled();
+    await user.type(dialog.getByRole("textbox", { name: "Note" }), "twice");
+    await user.click(dialog.getByRole("button", { name: "Reject" }));
+    await waitFor(() => expect(requests.some(({ path }) => path.endsWith("/reject"))).toBe(true));
+  });
+
+  // Planted: a credit sent as a charge.
+  it("credits a team with a negative amount", async () => {
+    const { user, requests } = open("/adjustments", { company: finance() });
+    await user.click(await screen.findByRole("button", { name: "New adjustment…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    await user.click(dialog.getByRole("button", { name: "Adjust" }));
+    expect(dialog.getByText("Give a number such as 250 or 12.50.")).toBeInTheDocument();
+    await user.click(dialog.getByRole("combobox", { name: "Team" }));
+    await user.click(await screen.findByRole("option", { name: "ai-company/research/nlp" }));
+    await user.click(dialog.getByRole("combobox", { name: "Kind" }));
+    await user.click(await screen.findByRole("option", { name: "Credit the team" }));
+    await user.type(dialog.getByRole("textbox", { name: "Amount" }), "40");
+    await user.type(dialog.getByRole("textbox", { name: "Reason" }), "goodwill");
+    await user.click(dialog.getByRole("button", { name: "Adjust" }));
+    expect(await screen.findByText("The adjustment waits for a second person.")).toBeInTheDocument();
+    const sent = requests.filter(({ method }) => method === "POST");
+    expect(sent.map(({ body }) => body)).toEqual([
+      { team: "ai-company/research/nlp", amount_nano: -40 * NANO, month: null, reason: "goodwill" },
+    ]);
+  });
+
+  // Against: the button for everybody.
+  it("has no form for those without finance rights", async () => {
+    open("/adjustments", { company: aCompany({ session: aSession({ permissions: { "ai-company": ["view_tree", "view_costs"] } }) }) });
+    await table("Adjustments");
+    expect(screen.queryByRole("button", { name: "New adjustment…" })).toBeNull();
+  });
+
+  // Planted: the first attempt in place of the chosen one.
+  it("gets disputes from the attempts on the page of a job", async () => {
+    const { user, requests } = open("/jobs/01935000-0000-7000-8000-000000009004?tab=attempts");
+    const attempts = await table("Attempts");
+    const [button] = await attempts.findAllByRole("button", { name: "Dispute charge…" });
+    await user.click(button as HTMLElement);
+    const dialog = within(await screen.findByRole("dialog"));
+    expect(dialog.getByRole("button", { name: "Dispute" })).toBeDisabled();
+    await user.type(dialog.getByRole("textbox", { name: "Reason" }), "broken");
+    await user.click(dialog.getByRole("button", { name: "Dispute" }));
+    expect(await screen.findByText(/^The dispute is open/)).toBeInTheDocument();
+    const sent = requests.filter(({ method }) => method === "POST");
+    expect(sent.map(({ path, body }) => [path, (body as { reason: string }).reason])).toEqual([["/api/v1/disputes", "broken"]]);
+  });
+});
