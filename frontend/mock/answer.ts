@@ -1,5 +1,6 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
 import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, Session, TreeNode } from "../src/api/types";
+import { theGroups, theMoves } from "./groups.ts";
 import {
   aChargeback,
   aSession,
@@ -816,5 +817,7 @@ function reports({ query }: MockRequest, path: string): MockAnswer {
       query,
     );
   }
+  if (path.endsWith("/groups")) return { status: 200, body: theGroups(start, end, (query.get("by") ?? "team,pool").split(",")) };
+  if (path.endsWith("/moves")) return { status: 200, body: theMoves(start, end) };
   return { status: 200, body: aChargeback(start, end, query.get("group_by") ?? "team") };
 }

@@ -411,6 +411,9 @@ export function chargebackJobsQuery(filter: {
   as_of?: string;
   pool?: string;
   usage_class?: "guaranteed" | "borrowed" | "unpaid" | "fault";
+  user?: string;
+  cluster?: string;
+  priority_class?: string;
 }) {
   return infiniteQueryOptions({
     ...paging,

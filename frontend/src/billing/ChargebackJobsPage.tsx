@@ -20,7 +20,7 @@ import "./billing.css";
 
 /** The jobs that make one number of the chargeback, and their sum, which is that number. */
 export function ChargebackJobsPage() {
-  const { as_of, pool, usage } = useSearch({ from: "/shell/chargeback/jobs" });
+  const { as_of, pool, usage, user, cluster, priority } = useSearch({ from: "/shell/chargeback/jobs" });
   const { start, end, label, node } = useJobsPeriod();
   const jobs = useInfiniteQuery(
     chargebackJobsQuery({
@@ -31,12 +31,18 @@ export function ChargebackJobsPage() {
       ...(as_of ? { as_of } : {}),
       ...(pool ? { pool } : {}),
       ...(usage ? { usage_class: usage } : {}),
+      ...(user ? { user } : {}),
+      ...(cluster ? { cluster } : {}),
+      ...(priority ? { priority_class: priority } : {}),
     }),
   );
   const command = [
     `tidegate report chargeback --start ${start} --end ${end} --team ${node} --jobs`,
     pool && `--pool ${pool}`,
     usage && `--usage-class ${usage}`,
+    user && `--user ${user}`,
+    cluster && `--cluster ${cluster}`,
+    priority && `--priority-class ${priority}`,
     as_of && `--as-of ${as_of}`,
   ]
     .filter(Boolean)
@@ -45,7 +51,7 @@ export function ChargebackJobsPage() {
     <Page
       title="Jobs behind a charge"
       heading={`${node} · ${label}`}
-      lead={`${usage === undefined ? "all" : usage === "fault" ? "free" : usage} use${pool ? ` of pool ${pool}` : ""}, job by job`}
+      lead={`${usage === undefined ? "all" : usage === "fault" ? "free" : usage} use${[pool && ` of pool ${pool}`, user && ` by ${user}`, cluster && ` on ${cluster}`, priority && ` of class ${priority}`].filter(Boolean).join("")}, job by job`}
       up={
         <Link to="/chargeback" search={{ period: "custom", start, end }}>
           Chargeback

@@ -29,8 +29,10 @@ import { Corrections } from "./Corrections";
 import { DaysChart } from "./DaysChart";
 import { Deliveries } from "./Deliveries";
 import { Exports } from "./Exports";
+import { GroupsCard } from "./GroupsCard";
+import { MovesCard } from "./MovesCard";
 import { NoCosts } from "./NoCosts";
-import { PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
+import { asDays, PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
 import { byCurrency, totalsOf, usedMgpuS, type CurrencyReport } from "./totals";
 import { WithheldCapacity } from "./WithheldCapacity";
 import "../quotas/quota-bar.css";
@@ -50,6 +52,11 @@ export function ChargebackPage() {
       </Page>
     );
   }
+  const narrowed = {
+    ...asDays(period ?? { start: "", end: "" }),
+    ...(search.scope ? { node: search.scope } : {}),
+    ...(search.pool ? { pool: search.pool } : {}),
+  };
   return (
     <Page title={period ? `Chargeback · ${period.label}` : "Chargeback"}>
       <Controls name={name} group={group} />
@@ -58,6 +65,7 @@ export function ChargebackPage() {
           <Empty>Choose a start that lies before the end.</Empty>
         </Card>
       ) : (
+        <>
         <Report
           filter={{
             start: period.start,
@@ -68,6 +76,9 @@ export function ChargebackPage() {
           }}
           groupLabel={group === "team" ? "Team" : "Department"}
         />
+        <GroupsCard narrowed={narrowed} />
+        <MovesCard narrowed={narrowed} />
+        </>
       )}
     </Page>
   );

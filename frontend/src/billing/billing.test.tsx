@@ -444,7 +444,8 @@ describe("the chargeback page", () => {
   it("has the days as a table too", async () => {
     const { user } = open("/chargeback?period=last-month");
     await user.click(await screen.findByRole("button", { name: "Show as a table" }));
-    expect(screen.getByRole("row", { name: /2026-10-31/ })).toBeInTheDocument();
+    const card = within(screen.getByRole("region", { name: "GPU-hours day by day" }));
+    expect(card.getByRole("row", { name: /2026-10-31/ })).toBeInTheDocument();
   });
 
   it("shows what is above all rows only once", () => {

@@ -1,6 +1,6 @@
 /** Billing periods are whole hours and days in UTC, half-open: [start, end). */
 
-export type PeriodName = "hour" | "today" | "yesterday" | "month" | "last-month" | "custom";
+export type PeriodName = "hour" | "today" | "yesterday" | "last-7" | "last-30" | "month" | "last-month" | "custom";
 
 export interface Period {
   start: string;
@@ -19,6 +19,8 @@ export const PERIOD_LABELS: readonly (readonly [PeriodName, string])[] = [
   ["hour", "This hour"],
   ["today", "Today"],
   ["yesterday", "Yesterday"],
+  ["last-7", "Last 7 days"],
+  ["last-30", "Last 30 days"],
   ["month", "This month"],
   ["last-month", "Last month"],
   ["custom", "From – to"],
@@ -68,6 +70,11 @@ export function resolvePeriod(
       return { start: toIso(today), end: toIso(today + DAY_MS), label: dayLabel(today) };
     case "yesterday":
       return { start: toIso(today - DAY_MS), end: toIso(today), label: dayLabel(today - DAY_MS) };
+    case "last-7":
+    case "last-30": {
+      const start = today - (name === "last-7" ? 7 : 30) * DAY_MS;
+      return { start: toIso(start), end: toIso(today), label: customLabel(start, today) };
+    }
     case "month":
       return thisMonth(nowMs);
     case "last-month":
@@ -102,4 +109,11 @@ export function daysOf(start: string, end: string, limit = 400): string[] {
     days.push(new Date(day).toISOString().slice(0, 10));
   }
   return days;
+}
+
+/** The period as days where it is of whole ones: "2026-11-01" is a midnight of the organization's time zone. */
+export function asDays({ start, end }: Pick<Period, "start" | "end">): { start: string; end: string } {
+  const day = (iso: string) => /^(.{10})T00:00:00Z$/.exec(iso)?.[1];
+  const [first, last] = [day(start), day(end)];
+  return first !== undefined && last !== undefined ? { start: first, end: last } : { start, end };
 }

@@ -1,7 +1,11 @@
 /** What the addresses of the chargeback pages carry. */
 import { choiceParam, textParam, type RawSearch } from "../shell/search";
 
-export const PERIODS = ["hour", "today", "yesterday", "month", "last-month", "custom"] as const;
+export const PERIODS = ["hour", "today", "yesterday", "last-7", "last-30", "month", "last-month", "custom"] as const;
+export const DIMENSIONS = [
+  "organization", "department", "team", "user", "pool", "cluster",
+  "usage_class", "priority_class", "hour", "day", "week", "month",
+] as const;
 export const GROUPINGS = ["team", "department"] as const;
 export const USAGE_CLASSES = ["guaranteed", "borrowed", "unpaid", "fault"] as const;
 
@@ -11,6 +15,10 @@ export interface ChargebackSearch {
   end?: string;
   group?: (typeof GROUPINGS)[number];
   pool?: string;
+  by?: (typeof DIMENSIONS)[number];
+  and?: (typeof DIMENSIONS)[number];
+  user?: string;
+  usage?: (typeof USAGE_CLASSES)[number];
 }
 
 export const chargebackSearch = (search: RawSearch): ChargebackSearch => ({
@@ -19,6 +27,10 @@ export const chargebackSearch = (search: RawSearch): ChargebackSearch => ({
   end: textParam(search, "end"),
   group: choiceParam(search, "group", GROUPINGS),
   pool: textParam(search, "pool"),
+  by: choiceParam(search, "by", DIMENSIONS),
+  and: choiceParam(search, "and", DIMENSIONS),
+  user: textParam(search, "user"),
+  usage: choiceParam(search, "usage", USAGE_CLASSES),
 });
 
 export interface ChargebackJobsSearch {
@@ -28,6 +40,9 @@ export interface ChargebackJobsSearch {
   node?: string;
   pool?: string;
   usage?: (typeof USAGE_CLASSES)[number];
+  user?: string;
+  cluster?: string;
+  priority?: string;
 }
 
 export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch => ({
@@ -37,6 +52,9 @@ export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch =>
   node: textParam(search, "node"),
   pool: textParam(search, "pool"),
   usage: choiceParam(search, "usage", USAGE_CLASSES),
+  user: textParam(search, "user"),
+  cluster: textParam(search, "cluster"),
+  priority: textParam(search, "priority"),
 });
 
 /** `month` as "2026-11"; `day` is the id of the comparison that is shown. */
