@@ -9,6 +9,7 @@ LONG_FILES = tuple(
     for file in (
         "e2e/test_three_clusters_story.py",
         "integration/test_nasty_requests.py",
+        "integration/test_accounts_machine.py",
         "e2e/test_accessibility.py",
         "slurm/test_slurm_unanswering.py",
         "e2e/test_faults.py",

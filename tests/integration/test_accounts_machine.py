@@ -64,7 +64,7 @@ from primitives.errors import Conflict
 from quotas.models import InstallationPolicy, OrganizationPolicy
 from tenants.roles import Role
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.timeout(600)]
 
 #: Before the first earnings expire.
 LAST_HOUR = 24 * 70
@@ -329,5 +329,5 @@ class Accounts(RuleBasedStateMachine):
 def test_the_accounts_are_the_naive_ones(settings: Any) -> None:
     settings.CREDITS_SETTLED_EVERY_S = DAY_S
     run_state_machine_as_test(
-        Accounts, settings=hypothesis_settings(max_examples=10, stateful_step_count=25)
+        Accounts, settings=hypothesis_settings(max_examples=10, stateful_step_count=20)
     )
