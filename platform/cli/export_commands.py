@@ -39,6 +39,7 @@ class DatasetName(StrEnum):
     """The contents of a file."""
 
     CHARGES = "charges"
+    CLOSED_CHARGES = "closed_charges"
     FOCUS_COST_AND_USAGE = "focus_cost_and_usage"
     FOCUS_BILLING_PERIOD = "focus_billing_period"
 
@@ -52,7 +53,10 @@ def export_create(
     ] = FileFormat.CSV,
     dataset: Annotated[
         DatasetName,
-        typer.Option(help="charges, or a dataset of FOCUS 1.4 for one month."),
+        typer.Option(
+            help="charges; closed_charges: closed months as they were billed; or a dataset of "
+            "FOCUS 1.4 for one month."
+        ),
     ] = DatasetName.CHARGES,
     start: Annotated[
         str | None,

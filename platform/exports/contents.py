@@ -10,9 +10,11 @@ from django.conf import settings
 
 from billing.charges import charges_of
 from billing.periods import Period
+from exports.closed_tables import CLOSED_COLUMNS, closed_batches
 from exports.focus_tables import Billing, billing_period, cost_and_usage, focus_rows
 from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
 from exports.tables import CHARGE_COLUMNS, Column
+from periods.models import BillingPeriod
 from tenants.access import Actor
 from tenants.places import visible_place
 from tenants.roles import Permission
@@ -22,19 +24,25 @@ def columns_of(export: Export) -> Sequence[Column]:
     """Return the columns of the file."""
     if export.dataset == ExportDataset.CHARGES:
         return CHARGE_COLUMNS
+    if export.dataset == ExportDataset.CLOSED_CHARGES:
+        return CLOSED_COLUMNS
     if export.dataset == ExportDataset.FOCUS_BILLING_PERIOD:
         return billing_period(_billing(export))
     return cost_and_usage(_billing(export))
 
 
 def _billing(export: Export) -> Billing:
+    closed = BillingPeriod.objects.filter(
+        organization=export.organization_id, start=export.start, end=export.end
+    ).first()
     return Billing(
         provider=settings.PROVIDER_NAME,
         account=export.organization.slug,
         account_name=export.organization.name,
         start=export.start,
         end=export.end,
-        updated_at=max(export.start, export.as_of),
+        updated_at=max(export.start, export.as_of) if closed is None else closed.closed_at,
+        is_closed=closed is not None,
         pseudonym_key=bytes(PseudonymKey.objects.get(organization=export.organization_id).key),
     )
 
@@ -46,6 +54,11 @@ def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], i
         visible_place(actor, path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
         # All cells of the one row are known without it.
         yield [None], PERMILLE
+        return
+    if export.dataset == ExportDataset.CLOSED_CHARGES:
+        visible_place(actor, path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
+        for closed in closed_batches(export):
+            yield closed, 0
         return
     charges = charges_of(
         actor=actor,

@@ -40,6 +40,7 @@ class Billing:
     start: datetime
     end: datetime
     updated_at: datetime
+    is_closed: bool
     pseudonym_key: bytes
 
 
@@ -115,7 +116,7 @@ def billing_period(billing: Billing) -> Sequence[Column]:
         time("BillingPeriodEnd", lambda row: billing.end),
         time("BillingPeriodLastUpdated", lambda row: billing.updated_at),
         time("BillingPeriodStart", lambda row: billing.start),
-        text("BillingPeriodStatus", lambda row: "Open"),
+        text("BillingPeriodStatus", lambda row: "Closed" if billing.is_closed else "Open"),
         text("InvoiceIssuerName", lambda row: billing.provider),
     )
 

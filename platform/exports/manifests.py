@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from billing.charges import Charge
+from exports.closed_tables import ClosedCharge
 from exports.models import Export
 from exports.tables import Column
 
@@ -33,7 +34,7 @@ class Sums:
         """Count the rows, and add them up where they are charges."""
         self.rows += len(rows)
         for row in rows:
-            if not isinstance(row, Charge):
+            if not isinstance(row, Charge | ClosedCharge):
                 continue
             key = (row.currency or "", row.device)
             sums = self._groups.get(key)

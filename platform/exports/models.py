@@ -29,6 +29,8 @@ class ExportDataset(models.TextChoices):
     """The contents of a file."""
 
     CHARGES = "charges"
+    #: As they were billed: the frozen rows of closed months.
+    CLOSED_CHARGES = "closed_charges"
     FOCUS_COST_AND_USAGE = "focus_cost_and_usage"
     FOCUS_BILLING_PERIOD = "focus_billing_period"
 

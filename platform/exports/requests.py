@@ -20,10 +20,12 @@ from exports.models import (
     FOCUS_DATASETS,
     PSEUDONYM_KEY_BYTES,
     Export,
+    ExportDataset,
     ExportState,
     PseudonymKey,
 )
 from live.publishing import publish
+from periods.charges import closed_until
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import Actor
 from tenants.models import Node
@@ -51,7 +53,8 @@ def request_export(
     """Store a request, which a worker carries out within seconds.
 
     The actor needs the rights to see the costs and the jobs of the node. Raises InvalidRequest for
-    a period as `period_of`, and for a FOCUS file of other than a month. Raises NotFound and
+    a period as `period_of`, for a FOCUS file of other than a month, and for charges of closed
+    months where one is open. Raises NotFound and
     Forbidden as `charges_of`, and Conflict where too many exports of the organization are not
     finished.
     """
@@ -67,6 +70,8 @@ def request_export(
     organization = Node.objects.select_for_update(no_key=True).get(
         path=path.partition("/")[0] + "/"
     )
+    if dataset == ExportDataset.CLOSED_CHARGES:
+        _refuse_open_months(period, organization)
     if dataset in FOCUS_DATASETS:
         _refuse_other_than_a_month(period, organization)
         PseudonymKey.objects.get_or_create(
@@ -106,6 +111,20 @@ def request_export(
     )
     publish("reports", organization_id=organization.pk)
     return export
+
+
+def _refuse_open_months(period: Period, organization: Node) -> None:
+    """Raise InvalidRequest unless all of the period lies in closed months."""
+    until = closed_until(organization.pk)
+    if until is None or period.end > until:
+        known = "no month is closed"
+        if until is not None:
+            known = f"months are closed until {until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        raise InvalidRequest(
+            f"Charges of closed months end with the last closed month; {known}. Close the month "
+            "first, or choose charges.",
+            errors=[FieldError("/end", "is not in a closed month")],
+        )
 
 
 def _refuse_other_than_a_month(period: Period, organization: Node) -> None:

@@ -54,6 +54,8 @@ def create_schedule(
         require(actor, permission, node)
     if dataset in FOCUS_DATASETS and format_name == ExportFormat.XLSX:
         raise InvalidRequest("FOCUS files are delivered as CSV or Parquet. Choose one of them.")
+    if dataset == ExportDataset.CLOSED_CHARGES and frequency == DeliveryFrequency.DAILY:
+        raise InvalidRequest("Charges of closed months are delivered monthly. Choose monthly.")
     target_named(target)
     # The lock makes the bound and the refusal of a second one exact.
     node = Node.objects.select_for_update(no_key=True).get(pk=node.pk)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from billing.charges import Charge
 from primitives.units import MGPU_S_PER_GPU_HOUR, div_half_even
 
 Kind = Literal["text", "time", "whole", "decimal"]
@@ -50,7 +49,8 @@ def decimal(name: str, value: Callable[[Any], Any], scale: int = NANO) -> Column
     return Column(name, "decimal", value, scale)
 
 
-def _micro_hours(row: Charge) -> int:
+def micro_hours(row: Any) -> int:
+    """Return the hours of a row with `mgpu_s`, in millionths."""
     return div_half_even(row.mgpu_s * 1_000_000, MGPU_S_PER_GPU_HOUR)
 
 
@@ -75,7 +75,7 @@ CHARGE_COLUMNS: Sequence[Column] = (
     text("job_name", lambda row: row.job_name),
     text("attempt_id", lambda row: row.attempt_id),
     whole("attempt", lambda row: row.attempt),
-    decimal("gpu_hours", _micro_hours, MICRO),
+    decimal("gpu_hours", micro_hours, MICRO),
     whole("mgpu_seconds", lambda row: row.mgpu_s),
     text("rate_line", lambda row: row.rate_line),
     decimal("price_per_hour", lambda row: row.price_nano),

@@ -4150,11 +4150,12 @@ export interface components {
         };
         /**
          * @description * `charges` - Charges
+         *     * `closed_charges` - Closed Charges
          *     * `focus_cost_and_usage` - Focus Cost And Usage
          *     * `focus_billing_period` - Focus Billing Period
          * @enum {string}
          */
-        DatasetEnum: "charges" | "focus_cost_and_usage" | "focus_billing_period";
+        DatasetEnum: "charges" | "closed_charges" | "focus_cost_and_usage" | "focus_billing_period";
         /** @description The balance at the end of a day. */
         DayBalance: {
             balance_ugpu_s: number;
@@ -4704,9 +4705,10 @@ export interface components {
              */
             as_of?: string | null;
             /**
-             * @description charges: use and cost of each attempt, usage class and UTC day. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms
+             * @description charges: use and cost of each attempt, usage class and UTC day. closed_charges: charges of closed months as they were billed, with corrections; the file never changes. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms
              *
              *     * `charges` - Charges
+             *     * `closed_charges` - Closed Charges
              *     * `focus_cost_and_usage` - Focus Cost And Usage
              *     * `focus_billing_period` - Focus Billing Period
              * @default charges

@@ -10,6 +10,7 @@ export const FORMATS: readonly { value: ExportFormat; label: string }[] = [
 
 export const DATASETS: readonly { value: ExportDataset; label: string }[] = [
   { value: "charges", label: "Charges" },
+  { value: "closed_charges", label: "Charges of closed months" },
   { value: "focus_cost_and_usage", label: "FOCUS Cost and Usage" },
   { value: "focus_billing_period", label: "FOCUS Billing Period" },
 ];

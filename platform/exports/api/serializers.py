@@ -124,7 +124,9 @@ class ExportCreateSerializer(StrictSerializer):
     dataset = serializers.ChoiceField(
         choices=ExportDataset.choices,
         default=ExportDataset.CHARGES,
-        help_text="charges: use and cost of each attempt, usage class and UTC day. focus_...: a "
+        help_text="charges: use and cost of each attempt, usage class and UTC day. "
+        "closed_charges: charges of closed months as they were billed, with corrections; the file "
+        "never changes. focus_...: a "
         "dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms",
     )
     format = serializers.ChoiceField(

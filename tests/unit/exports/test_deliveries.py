@@ -258,6 +258,8 @@ def test_who_may_schedule(company: Company, monkeypatch: pytest.MonkeyPatch) -> 
         scheduled(finance, organization="ai-company/research")
     with pytest.raises(InvalidRequest, match="as CSV or Parquet"):
         scheduled(finance, dataset="focus_cost_and_usage", format_name="xlsx")
+    with pytest.raises(InvalidRequest, match="are delivered monthly"):
+        scheduled(finance, dataset="closed_charges")
     with pytest.raises(NotFound, match="There is no target 'elsewhere'"):
         scheduled(finance, target="elsewhere")
     scheduled(finance)
