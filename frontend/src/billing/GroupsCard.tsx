@@ -166,7 +166,7 @@ function Groups({ report, asked }: { report: GroupedReport; asked: Narrowed }) {
     <div>
       <div className="scrolls" role="group" aria-label="Rows of the groups" tabIndex={0}>
         <DataTable
-          label={`Chargeback by ${by.map(dimensionWords).join(" and ")}`}
+          label={`Use and cost by ${by.map(dimensionWords).join(" and ")}`}
           rows={report.rows}
           rowKey={(row) => `${Object.values(row.keys).join(" ")} ${row.device} ${row.currency ?? ""}`}
           limit={ROWS_SHOWN}

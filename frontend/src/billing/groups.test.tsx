@@ -14,7 +14,7 @@ const ASKED = { period: "last-month" };
 describe("the groups of a report", () => {
   it("have rows, totals and the check, and lead to their jobs", async () => {
     const { container, user, router } = open("/chargeback?period=last-month&by=user&and=pool");
-    const table = await screen.findByRole("table", { name: "Chargeback by user and pool" });
+    const table = await screen.findByRole("table", { name: "Use and cost by user and pool" });
     const row = within(table).getByRole("row", { name: /inference-lead/ });
     expect(within(row).getAllByRole("cell").map((cell) => cell.textContent)).toEqual([
       "h100",
@@ -41,7 +41,7 @@ describe("the groups of a report", () => {
 
   it("are asked by days, so that the organization's time zone decides", async () => {
     const { requests } = open("/chargeback?period=custom&start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z&by=department");
-    await screen.findByRole("table", { name: "Chargeback by department" });
+    await screen.findByRole("table", { name: "Use and cost by department" });
     const asked = requests.find(({ path }) => path.endsWith("/reports/chargeback/groups"));
     expect([asked?.query.get("start"), asked?.query.get("end"), asked?.query.get("by")]).toEqual([...OCTOBER, "department"]);
     const link = screen.getByRole("link", { name: "Download these rows" });
@@ -57,7 +57,7 @@ describe("the groups of a report", () => {
     const { user, router } = open(`/chargeback?period=${ASKED.period}`);
     await user.click(await screen.findByRole("combobox", { name: "and by" }));
     await user.click(await screen.findByRole("option", { name: "cluster" }));
-    await screen.findByRole("table", { name: "Chargeback by team and cluster" });
+    await screen.findByRole("table", { name: "Use and cost by team and cluster" });
     expect(router.state.location.search).toMatchObject({ and: "cluster" });
   });
 
