@@ -37,6 +37,7 @@ from cli.replay_command import replay
 from cli.report_commands import quota_app, report_app
 from cli.schedule_commands import schedule, schedules
 from cli.simulate_command import simulate
+from cli.statement_commands import statements_app
 from cli.submit_command import SubmitCommand, submit
 from cli.terms_commands import terms_app
 from cli.today_command import today
@@ -85,6 +86,7 @@ app.command()(reconciliation)
 app.add_typer(periods_app, name="periods")
 app.add_typer(adjustments_app, name="adjustments")
 app.add_typer(disputes_app, name="disputes")
+app.add_typer(statements_app, name="statements")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")

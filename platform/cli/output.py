@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from primitives.units import DeviceKind
+from primitives.units import DeviceKind, cents_text
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _NARROWEST = 6
@@ -187,7 +187,7 @@ def gpu_hours(mgpu_s: int) -> str:
 def money(nano: int) -> str:
     """Return nano-currency with two decimals, rounded half up."""
     cents = (2 * abs(nano) + 10_000_000) // 20_000_000
-    return f"{'-' if nano < 0 else ''}{cents // 100:,}.{cents % 100:02d}"
+    return cents_text(-cents if nano < 0 else cents)
 
 
 def duration(seconds: int) -> str:

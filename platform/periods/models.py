@@ -9,6 +9,9 @@ from django.db.models import F, Func, Q
 from uuid_utils.compat import uuid7
 
 from billing.models import PriceMode, RateLine
+
+# Django finds the models of statements by this import.
+from periods import statement_models as statement_models
 from tenants.models import Node, User
 
 REASON_LENGTH_MAX = 500

@@ -52,6 +52,12 @@ def gpus_text(mgpu: int) -> str:
     return f"{sign}{whole:,}{fraction}"
 
 
+def cents_text(cents: int) -> str:
+    """Return an amount of cents as text: -123456 is "-1,234.56"."""
+    whole, rest = divmod(abs(cents), 100)
+    return f"{'-' if cents < 0 else ''}{whole:,}.{rest:02d}"
+
+
 def mgpu_of(gpus: Decimal) -> int:
     """Return `gpus` in milli-GPU.
 

@@ -21,6 +21,7 @@ from builders.cast import Cast, a_cast
 from builders.credit_builders import a_pending_transfer
 from builders.export_builders import a_delivery, a_delivery_schedule, an_export
 from builders.job_builders import a_job, an_array
+from builders.period_builders import an_empty_closed_month, an_empty_statement
 from builders.portal_builders import NOW, Company, a_company, a_pool
 from builders.schedule_builders import a_schedule
 from jobs.arbitration.recording import Recorder
@@ -102,10 +103,12 @@ def a_world() -> World:
     push = QuotaPush.objects.create(
         cluster=company.cluster, kind="check", requested_at=NOW, requested_by=cast.bob
     )
+    month = an_empty_closed_month(company.organization, datetime.now(UTC).date().replace(day=1))
     ids = {
         "organizations/node_id": cast.organization.pk,
         "organization_id": cast.organization.pk,
-        "month": f"{datetime.now(UTC):%Y-%m}",
+        "month": f"{month.month:%Y-%m}",
+        "statement_id": an_empty_statement(month).pk,
         "departments/node_id": cast.research.pk,
         "teams/node_id": cast.nlp.pk,
         "tree_node_id": cast.nlp.pk,

@@ -38,6 +38,7 @@ PAGES = {
     "/credits": ["/credits", "/credits?team=ai-company/research/nlp&month=2026-11"],
     "/budgets": ["/budgets"],
     "/adjustments": ["/adjustments"],
+    "/periods": ["/periods", "/periods?month=2026-10"],
     "/jobs": ["/jobs"],
     "/jobs/$jobId": [
         f"/jobs/{uuid(number)}?tab={tab}"

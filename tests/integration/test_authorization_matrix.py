@@ -468,12 +468,30 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "organizations/<uuid:organization_id>/periods"): a_case(
         "401 200 200 404 404 404 404 200 200 404 404"
     ),
-    # Nothing was used in this world, so there is no month. Whoever may close none is told so.
     ("GET", "organizations/<uuid:organization_id>/periods/<str:month>"): a_case(
-        "401 404 404 404 404 404 404 404 404 404 404"
+        "401 200 200 404 404 404 404 200 200 404 404"
     ),
+    # The month is closed already, and has no charges. Whoever may do these acts is told so.
     ("POST", "organizations/<uuid:organization_id>/periods/<str:month>/close"): a_case(
-        "401 404 404 404 404 404 404 404 403 404 404", {"reason": "known"}
+        "401 409 409 404 404 404 404 409 403 404 404", {"reason": "known"}
+    ),
+    ("GET", "organizations/<uuid:organization_id>/periods/<str:month>/statements"): a_case(
+        "401 200 200 404 404 404 404 200 200 404 404"
+    ),
+    ("POST", "organizations/<uuid:organization_id>/periods/<str:month>/statements"): a_case(
+        "401 409 409 404 404 404 404 409 403 404 404", {}
+    ),
+    ("GET", "statements/<uuid:statement_id>"): a_case(
+        "401 200 200 404 404 404 404 200 200 404 404"
+    ),
+    ("GET", "statements/<uuid:statement_id>/html"): a_case(
+        "401 200 200 404 404 404 404 200 200 404 404"
+    ),
+    ("GET", "statements/<uuid:statement_id>/pdf"): a_case(
+        "401 200 200 404 404 404 404 200 200 404 404"
+    ),
+    ("POST", "statements/<uuid:statement_id>/credit"): a_case(
+        "401 201 201 404 404 404 404 201 403 404 404", {"reason": "wrong unit"}
     ),
     # Adjustments and disputes of nlp. Finance asked for the one, and the lead opened the other.
     ("GET", "adjustments"): a_case(CUT_TO_ALL),

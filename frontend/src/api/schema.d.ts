@@ -1590,6 +1590,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/organizations/{organization_id}/periods/{month}/statements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the statements and credit notes of a month
+         * @description In the order of their numbers. For people who see the costs of the whole organization.
+         */
+        get: operations["list_statements"];
+        put?: never;
+        /**
+         * Issue the statements of a closed month
+         * @description Each unit gets one, with the next number, for its charges without a statement. Statements never change. They are posted in the ledger of money.
+         */
+        post: operations["issue_statements"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/organizations/{organization_id}/policy": {
         parameters: {
             query?: never;
@@ -2477,6 +2501,86 @@ export interface paths {
          * @description Sign out.
          */
         delete: operations["sign_out"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/{statement_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a statement with its lines
+         * @description Get a statement.
+         */
+        get: operations["get_statement"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/{statement_id}/credit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Credit a statement
+         * @description A credit note with a number of its own takes all of it back. Its charges may be issued anew.
+         */
+        post: operations["credit_statement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/{statement_id}/html": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a statement as HTML
+         * @description Send the document.
+         */
+        get: operations["get_statement_html"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/statements/{statement_id}/pdf": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a statement as PDF
+         * @description The same statement gives the same bytes. It has at most 5,000 lines.
+         */
+        get: operations["get_statement_pdf"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -5052,6 +5156,106 @@ export interface components {
             /** @description Most jobs started in one cycle */
             starts_max?: number;
         };
+        /** @description A statement or a credit note. */
+        IssuedStatement: {
+            /** @description Number of its credit note */
+            credited_by?: string | null;
+            /** @description Number of the credited statement */
+            credits?: string | null;
+            currency: string;
+            /** Format: date */
+            due_on: string | null;
+            /** Format: uuid */
+            id: string;
+            /** Format: date-time */
+            issued_at: string;
+            /** @description Login */
+            issued_by: string;
+            kind: components["schemas"]["KindB79Enum"];
+            line_count: number;
+            /**
+             * Format: date
+             * @description Closed month
+             */
+            month: string;
+            /** @description Such as "2026-00012" */
+            number: string;
+            /** @description Why it was credited; empty for statements */
+            reason: string;
+            terms: string;
+            /** @description Hundredths of the currency */
+            total_cents: number;
+            /** @description Path of the department or team */
+            unit: string;
+            unit_name: string;
+        };
+        /** @description A statement with its lines, which sum to it. */
+        IssuedStatementDetail: {
+            /** @description Number of its credit note */
+            credited_by?: string | null;
+            /** @description Number of the credited statement */
+            credits?: string | null;
+            currency: string;
+            /** @description Digest of the closed month */
+            digest: string;
+            /** Format: date */
+            due_on: string | null;
+            /** Format: uuid */
+            id: string;
+            /** Format: date-time */
+            issued_at: string;
+            /** @description Login */
+            issued_by: string;
+            kind: components["schemas"]["KindB79Enum"];
+            line_count: number;
+            lines: components["schemas"]["IssuedStatementLine"][];
+            /**
+             * Format: date
+             * @description Closed month
+             */
+            month: string;
+            /** @description Such as "2026-00012" */
+            number: string;
+            /** @description Why it was credited; empty for statements */
+            reason: string;
+            terms: string;
+            /** @description Hundredths of the currency */
+            total_cents: number;
+            /** @description Path of the department or team */
+            unit: string;
+            unit_name: string;
+        };
+        /** @description The use of a pool by a team in one class, in one month. */
+        IssuedStatementLine: {
+            amount_cents: number;
+            /** @description Before it was rounded to cents */
+            cost_nano: number;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description It changes the charges of that month */
+            is_correction: boolean;
+            mgpu_s: number;
+            /**
+             * Format: date
+             * @description Month of the use
+             */
+            month: string;
+            number: number;
+            pool: string;
+            /** @description Path at the time of use */
+            team: string;
+            usage_class: string;
+        };
+        IssuedStatementPage: {
+            items: components["schemas"]["IssuedStatement"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description A job. */
         Job: {
             /** @description null if the job is no task of an array */
@@ -5779,6 +5983,12 @@ export interface components {
             borrowed_mgpu_s: number;
             guaranteed_mgpu_s: number;
         };
+        /**
+         * @description * `statement` - statement
+         *     * `credit_note` - credit_note
+         * @enum {string}
+         */
+        KindB79Enum: "statement" | "credit_note";
         /** @enum {string} */
         LaunchEnum: "batch" | "per_node" | "manifest";
         /**
@@ -6242,12 +6452,12 @@ export interface components {
         /** @description A month of an organization. */
         Period: {
             /** Format: date-time */
-            closed_at?: string;
+            closed_at?: string | null;
             /** @description Login */
-            closed_by?: string;
-            currency?: string;
+            closed_by?: string | null;
+            currency?: string | null;
             /** @description SHA-256 over all charges */
-            digest?: string;
+            digest?: string | null;
             /**
              * Format: date-time
              * @description From when on it may be closed
@@ -6262,8 +6472,8 @@ export interface components {
             month: string;
             organization: string;
             /** @description Why it was closed with unconfirmed days; empty: all were confirmed */
-            reason?: string;
-            row_count?: number;
+            reason?: string | null;
+            row_count?: number | null;
             /** Format: date-time */
             start: string;
             /**
@@ -6309,12 +6519,12 @@ export interface components {
         PeriodDetail: {
             readonly charges: components["schemas"]["PeriodCharge"][];
             /** Format: date-time */
-            closed_at?: string;
+            closed_at?: string | null;
             /** @description Login */
-            closed_by?: string;
-            currency?: string;
+            closed_by?: string | null;
+            currency?: string | null;
             /** @description SHA-256 over all charges */
-            digest?: string;
+            digest?: string | null;
             /**
              * Format: date-time
              * @description From when on it may be closed
@@ -6329,8 +6539,8 @@ export interface components {
             month: string;
             organization: string;
             /** @description Why it was closed with unconfirmed days; empty: all were confirmed */
-            reason?: string;
-            row_count?: number;
+            reason?: string | null;
+            row_count?: number | null;
             /** Format: date-time */
             start: string;
             /**
@@ -8008,6 +8218,10 @@ export interface components {
             start: string;
             team: string;
         };
+        /** @description The reason of a credit note. */
+        StatementCreditRequest: {
+            reason: string;
+        };
         /** @description All transfers of one day, of one kind, with one other account. */
         StatementLine: {
             /** @description Above 0: credits that the team got */
@@ -8039,6 +8253,21 @@ export interface components {
          * @enum {string}
          */
         StatementLineKindEnum: "lent" | "common" | "above_cap" | "expired" | "dividend" | "transferred" | "correction" | "refund";
+        /** @description The units that get a statement each, and the terms of payment. */
+        StatementsIssueRequest: {
+            /** Format: date */
+            due_on?: string | null;
+            /** @default  */
+            terms?: string;
+            /**
+             * @description A department is one right below the organization.
+             *
+             *     * `department` - department
+             *     * `team` - team
+             * @default department
+             */
+            unit?: components["schemas"]["UnitEnum"];
+        };
         /**
          * @description * `pending` - Pending
          *     * `done` - Done
@@ -8352,6 +8581,12 @@ export interface components {
              */
             status: components["schemas"]["ReconciliationStatus"] | components["schemas"]["NullEnum"];
         };
+        /**
+         * @description * `department` - department
+         *     * `team` - team
+         * @enum {string}
+         */
+        UnitEnum: "department" | "team";
         /** @description A person or service account. */
         User: {
             /** Format: date-time */
@@ -14158,6 +14393,126 @@ export interface operations {
             };
         };
     };
+    list_statements: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                month: string;
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuedStatementPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    issue_statements: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                month: string;
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StatementsIssueRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuedStatementPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_policy: {
         parameters: {
             query?: never;
@@ -17857,6 +18212,238 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_statement: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                statement_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuedStatementDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    credit_statement: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                statement_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StatementCreditRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuedStatementDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_statement_html: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                statement_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_statement_pdf: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                statement_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/pdf": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

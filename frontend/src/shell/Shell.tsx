@@ -25,7 +25,7 @@ import { useLive } from "./useLive";
 import "./shell.css";
 
 interface NavItem {
-  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/budgets" | "/adjustments" | "/prices" | "/reconciliation" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
+  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/budgets" | "/adjustments" | "/prices" | "/reconciliation" | "/periods" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
   label: string;
   needs?: Permission;
 }
@@ -57,6 +57,7 @@ const SECTIONS: { title: string | null; items: NavItem[] }[] = [
       { to: "/adjustments", label: "Adjustments", needs: "view_costs" },
       { to: "/prices", label: "Prices", needs: "view_costs" },
       { to: "/reconciliation", label: "Reconciliation", needs: "view_costs" },
+      { to: "/periods", label: "Periods", needs: "manage_prices" },
     ],
   },
   {

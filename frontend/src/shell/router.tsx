@@ -19,6 +19,7 @@ import { pricesSearch } from "../prices/search";
 import { decisionsSearch } from "../decisions/search";
 import { jobSearch, jobsSearch } from "../jobs/search";
 import { peopleSearch } from "../people/search";
+import { periodsSearch } from "../periods/search";
 import { draftSearch, plannedChangeSearch, plannedChangesSearch } from "../planned/search";
 import { policySearch } from "../policy/search";
 import { quotasSearch } from "../quotas/search";
@@ -115,6 +116,13 @@ const adjustmentsRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/adjustments",
   component: lazyRouteComponent(() => import("../adjustments/AdjustmentsPage"), "AdjustmentsPage"),
+});
+
+const periodsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/periods",
+  validateSearch: periodsSearch,
+  component: lazyRouteComponent(() => import("../periods/PeriodsPage"), "PeriodsPage"),
 });
 
 const jobsRoute = createRoute({
@@ -264,6 +272,7 @@ const routeTree = rootRoute.addChildren([
     creditsRoute,
     budgetsRoute,
     adjustmentsRoute,
+    periodsRoute,
     jobsRoute,
     jobRoute,
     submitRoute,

@@ -43,17 +43,20 @@ class PeriodSerializer(serializers.Serializer[MonthView]):
         many=True,
         help_text=f"Days that block its closing without a reason, at most {BLOCKERS_MAX}",
     )
-    closed_at = serializers.DateTimeField(source="period.closed_at", default=None)
-    closed_by = serializers.CharField(source="period.closed_by", default=None, help_text="Login")
+    closed_at = serializers.DateTimeField(source="period.closed_at", default=None, allow_null=True)
+    closed_by = serializers.CharField(
+        source="period.closed_by", default=None, allow_null=True, help_text="Login"
+    )
     reason = serializers.CharField(
         source="period.reason",
         default=None,
+        allow_null=True,
         help_text="Why it was closed with unconfirmed days; empty: all were confirmed",
     )
-    currency = serializers.CharField(source="period.currency", default=None)
-    row_count = serializers.IntegerField(source="period.row_count", default=None)
+    currency = serializers.CharField(source="period.currency", default=None, allow_null=True)
+    row_count = serializers.IntegerField(source="period.row_count", default=None, allow_null=True)
     digest = serializers.CharField(
-        source="period.digest", default=None, help_text="SHA-256 over all charges"
+        source="period.digest", default=None, allow_null=True, help_text="SHA-256 over all charges"
     )
 
     @extend_schema_field(serializers.DateTimeField())

@@ -1,0 +1,133 @@
+"""Documents of statements: one set of texts, as JSON, HTML and PDF.
+
+A statement never changes, so neither does its document. Names and reasons are texts everywhere: no
+markup in them has an effect.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from periods.statement_models import Statement, StatementKind, StatementLine
+from primitives.errors import Conflict
+from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, cents_text, div_half_even
+
+#: The most lines of a PDF. Larger statements are there as JSON and HTML.
+PDF_LINES_MAX = 5_000
+#: Wall-clock time in which a PDF must be ready, in seconds.
+PDF_TIMEOUT_S = 30
+_PROGRAM = Path(__file__).with_name("pdf_program.py")
+_COLUMNS = ("Team", "Pool", "Class", "Month", "Hours", "Amount")
+
+
+def document_of(statement: Statement) -> dict[str, Any]:
+    """Return the texts of a statement's document."""
+    is_credit = statement.kind == StatementKind.CREDIT_NOTE
+    facts = [
+        ("Number", statement.number),
+        ("Organization", statement.organization.name),
+        ("Unit", f"{statement.unit_name} ({statement.unit_path})"),
+        ("Month", f"{statement.period.month:%Y-%m} ({statement.period.time_zone})"),
+        ("Issued", f"{statement.issued_at:%Y-%m-%d %H:%M} UTC by {statement.issued_by}"),
+    ]
+    if statement.credits is not None:
+        facts += [
+            ("Credits", f"Statement {statement.credits.number}"),
+            ("Reason", statement.reason),
+        ]
+    if statement.due_on is not None:
+        facts.append(("Due", f"{statement.due_on:%Y-%m-%d}"))
+    if statement.terms:
+        facts.append(("Terms", statement.terms))
+    facts.append(("Digest of the month", statement.period.digest))
+    return {
+        "title": f"{'Credit note' if is_credit else 'Statement'} {statement.number}",
+        "provider": settings.PROVIDER_NAME,
+        "facts": facts,
+        "columns": [*_COLUMNS[:-1], f"{_COLUMNS[-1]} {statement.currency}"],
+        "rows": [_row(line) for line in statement.lines_in_order],
+        "total": cents_text(statement.total_cents),
+        "currency": statement.currency,
+    }
+
+
+def html_of(document: dict[str, Any]) -> str:
+    """Return the document as one HTML page without scripts."""
+    return format_html(
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        "<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<p>{provider}</p>\n<h1>{title}</h1>\n<dl>\n{facts}"
+        "</dl>\n<table>\n<thead>\n<tr>{columns}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n"
+        '<tfoot>\n<tr><th colspan="5" scope="row">Total</th><td>{total}</td></tr>\n</tfoot>\n'
+        "</table>\n</body>\n</html>\n",
+        style=_STYLE,
+        title=document["title"],
+        provider=document["provider"],
+        facts=format_html_join("", "<dt>{}</dt><dd>{}</dd>\n", document["facts"]),
+        columns=_cells('<th scope="col">{}</th>', document["columns"]),
+        rows=format_html_join(
+            "", "<tr>{}</tr>\n", ((_cells("<td>{}</td>", row),) for row in document["rows"])
+        ),
+        total=document["total"],
+    )
+
+
+_STYLE = SafeString(
+    "body{font:14px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1.5rem}dd{margin:0;"
+    "overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}td,th{padding:.35rem .5rem;"
+    "border-bottom:1px solid #ccc;text-align:left;overflow-wrap:anywhere}"
+    "td:nth-last-child(-n+2),th:nth-last-child(-n+2),tfoot td{text-align:right}"
+)
+
+
+def pdf_of(document: dict[str, Any]) -> bytes:
+    """Return the document as PDF; the same document gives the same bytes.
+
+    A process of its own makes it, with bounds on time and memory, and without the network. Raises
+    Conflict for more than `PDF_LINES_MAX` lines, and past a bound.
+    """
+    if len(document["rows"]) > PDF_LINES_MAX:
+        raise Conflict(
+            f"The statement has more than {PDF_LINES_MAX} lines. Download it as HTML or JSON."
+        )
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and program
+            [sys.executable, "-I", str(_PROGRAM)],
+            input=json.dumps(document).encode(),
+            capture_output=True,
+            timeout=PDF_TIMEOUT_S,
+            env={},
+            check=True,
+        )
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        raise Conflict(
+            "The PDF was not made in time. Try again, or download the statement as HTML."
+        ) from error
+    return done.stdout
+
+
+def _row(line: StatementLine) -> list[str]:
+    thousandths = div_half_even(line.mgpu_s * 1_000, MGPU_S_PER_GPU_HOUR)
+    whole, rest = divmod(abs(thousandths), 1_000)
+    month = f"{line.month:%Y-%m}"
+    sign, hours = "-" if thousandths < 0 else "", f"{whole:,}.{rest:03d}"
+    return [
+        line.team_path,
+        line.pool,
+        line.usage_class,
+        f"{month}, correction" if line.is_correction else month,
+        f"{sign}{hours} {DeviceKind(line.device).singular}-h",
+        cents_text(line.amount_cents),
+    ]
+
+
+def _cells(form: str, texts: list[str]) -> SafeString:
+    return format_html_join("", form, ((text,) for text in texts))

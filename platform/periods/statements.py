@@ -1,0 +1,268 @@
+"""Statements of closed months: issued by unit, credited, and never changed (R-103)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from django.db import transaction
+from django.db.models import QuerySet, Sum
+
+from audit.recording import record
+from billing.models import PriceMode
+from live.publishing import COSTS, publish
+from periods.closing import one_month, organization_of
+from periods.models import BillingPeriod
+from periods.posting import NANO_PER_CENT, post_credit_note, post_statements
+from periods.statement_models import Statement, StatementKind, StatementLine
+from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
+from primitives.units import div_half_even
+from tenants.access import Actor
+from tenants.models import Node, NodeKind
+from tenants.places import nodes_by_path
+from tenants.roles import Permission
+from webapi.middleware import current_request_id
+
+#: The most lines of a month, over all of its statements.
+LINES_MAX = 50_000
+
+
+class Unit(StrEnum):
+    """The nodes that get a statement each. A team without a department is a unit of its own."""
+
+    DEPARTMENT = "department"
+    TEAM = "team"
+
+
+class LineKey(NamedTuple):
+    """The use that one line charges."""
+
+    is_correction: bool
+    month: date
+    team_path: str
+    team_id: UUID
+    pool: str
+    device: str
+    usage_class: str
+
+
+class LineSums(NamedTuple):
+    """Use in milli-GPU-seconds, cost in nano-currency and in cents of it."""
+
+    mgpu_s: int
+    cost_nano: int
+    amount_cents: int
+
+
+def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
+    """Return the lines of all statements of a closed month, in their order.
+
+    Their cents are those of `cents_of`, so they sum to the charges of the month. Use of pools that
+    only show their costs is billed to nobody.
+    """
+    billed = period.rows.exclude(mode=PriceMode.SHOWBACK)
+    rows = billed.values_list(*LineKey._fields).annotate(Sum("mgpu_s"), Sum("cost_nano"))
+    found = [
+        (LineKey(*values), int(mgpu_s), int(cost_nano))
+        for *values, mgpu_s, cost_nano in rows.order_by(*LineKey._fields)
+    ]
+    cents = cents_of([cost_nano for _, _, cost_nano in found])
+    return {
+        key: LineSums(mgpu_s, cost_nano, amount_cents)
+        for (key, mgpu_s, cost_nano), amount_cents in zip(found, cents, strict=True)
+    }
+
+
+def cents_of(costs_nano: Sequence[int]) -> list[int]:
+    """Return costs in cents, by largest remainder. They sum to the total, rounded half to even.
+
+    Each cost gets its floor. The cents that are left go to the largest remainders, ties in order.
+    """
+    cents = [cost_nano // NANO_PER_CENT for cost_nano in costs_nano]
+    missing = div_half_even(sum(costs_nano), NANO_PER_CENT) - sum(cents)
+    places = sorted(range(len(cents)), key=lambda place: -(costs_nano[place] % NANO_PER_CENT))
+    for place in places[:missing]:
+        cents[place] += 1
+    return cents
+
+
+def issue_statements(
+    organization_id: UUID,
+    month: str,
+    unit: Unit,
+    *,
+    due_on: date | None = None,
+    terms: str = "",
+    actor: Actor,
+    now: datetime,
+) -> list[Statement]:
+    """Issue a statement to each unit whose charges of a closed month have none.
+
+    Each is posted in the ledger of money. Use of a team counts for its department at that time.
+    Raises Conflict where the month is not closed, has no currency, or has no charges left. Raises
+    InvalidRequest for a due date in the past.
+    """
+    organization = organization_of(actor, organization_id, Permission.MANAGE_PRICES)
+    now = now.replace(microsecond=0)
+    with transaction.atomic():
+        # Two issues of one organization wait for each other.
+        Node.objects.select_for_update(no_key=True).get(pk=organization.pk)
+        period = one_month(organization, month, now=now).period
+        if period is None:
+            raise Conflict(f"{month} is not closed. Close it first.")
+        if not period.currency:
+            raise Conflict(f"{month} has no currency, because there was no price.")
+        zone = ZoneInfo(period.time_zone)
+        if due_on is not None and due_on < now.astimezone(zone).date():
+            raise InvalidRequest(
+                "The due date has passed. Take a later one.",
+                errors=[FieldError("/due_on", "is in the past")],
+            )
+        by_unit = _by_unit(period, unit)
+        if not by_unit:
+            raise Conflict(f"All charges of {month} have a statement. Credit one to issue it anew.")
+        names = _names(by_unit)
+        issued = []
+        for path, lines in by_unit.items():
+            statement = Statement(
+                period=period,
+                organization=organization,
+                kind=StatementKind.STATEMENT,
+                year=now.astimezone(zone).year,
+                unit_path=path,
+                unit_name=names.get(path, path),
+                currency=period.currency,
+                total_cents=sum(sums.amount_cents for sums in lines.values()),
+                line_count=len(lines),
+                issued_at=now,
+                issued_by=actor.user.login,
+                due_on=due_on,
+                terms=terms,
+            )
+            _store(statement, lines)
+            _tell("statement.issued", statement, actor, now)
+            issued.append(statement)
+        post_statements(issued, now=now)
+    return issued
+
+
+def credit_statement(statement_id: UUID, reason: str, *, actor: Actor, now: datetime) -> Statement:
+    """Take all of a statement back by a credit note. Its charges may be issued anew then.
+
+    Raises NotFound, Forbidden, and Conflict where it was credited or is a credit note.
+    """
+    original = statement_by_id(actor, statement_id, Permission.MANAGE_PRICES)
+    now = now.replace(microsecond=0)
+    with transaction.atomic():
+        Node.objects.select_for_update(no_key=True).get(pk=original.organization_id)
+        if original.kind == StatementKind.CREDIT_NOTE:
+            raise Conflict(f"{original.number} is a credit note. Issue the statement anew instead.")
+        if Statement.objects.filter(credits=original).exists():
+            raise Conflict(f"{original.number} is credited already.")
+        lines = {
+            LineKey(*(getattr(line, name) for name in LineKey._fields)): LineSums(
+                -line.mgpu_s, -line.cost_nano, -line.amount_cents
+            )
+            for line in original.lines_in_order
+        }
+        note = Statement(
+            period=original.period,
+            organization=original.organization,
+            kind=StatementKind.CREDIT_NOTE,
+            year=now.astimezone(ZoneInfo(original.period.time_zone)).year,
+            unit_path=original.unit_path,
+            unit_name=original.unit_name,
+            currency=original.currency,
+            total_cents=-original.total_cents,
+            line_count=len(lines),
+            issued_at=now,
+            issued_by=actor.user.login,
+            credits=original,
+            reason=reason,
+        )
+        _store(note, lines)
+        post_credit_note(note, now=now)
+        _tell("statement.credited", note, actor, now)
+    return note
+
+
+def statements_of(period: BillingPeriod) -> QuerySet[Statement]:
+    """Return the statements and credit notes of a month, in the order of their numbers."""
+    found = Statement.objects.filter(period=period).select_related("credits", "credit_note")
+    return found.order_by("year", "sequence")
+
+
+def statement_by_id(actor: Actor, statement_id: UUID, permission: Permission) -> Statement:
+    """Return a statement. Raises NotFound and Forbidden as `organization_of`."""
+    related = ("period", "organization", "credits", "credit_note")
+    statement = Statement.objects.select_related(*related).filter(pk=statement_id).first()
+    if statement is None or not actor.holds(Permission.VIEW_COSTS, statement.organization.path):
+        raise NotFound("There is no such statement, or you may not see it.")
+    organization_of(actor, statement.organization_id, permission)
+    return statement
+
+
+def _by_unit(period: BillingPeriod, unit: Unit) -> Mapping[str, dict[LineKey, LineSums]]:
+    """Return the lines without a statement, by the path of their unit."""
+    lines = lines_of(period)
+    if len(lines) > LINES_MAX:
+        raise Conflict(f"{len(lines)} lines are too many; at most {LINES_MAX} fit into a month.")
+    charged = set(
+        StatementLine.objects.filter(
+            statement__period=period,
+            statement__kind=StatementKind.STATEMENT,
+            statement__credit_note=None,
+        ).values_list("team_path", flat=True)
+    )
+    found: dict[str, dict[LineKey, LineSums]] = defaultdict(dict)
+    for key, sums in lines.items():
+        if key.team_path not in charged:
+            steps = key.team_path.split("/")
+            path = key.team_path if unit is Unit.TEAM else "/".join(steps[:2])
+            found[path][key] = sums
+    return dict(sorted(found.items()))
+
+
+def _names(paths: Mapping[str, object]) -> Mapping[str, str]:
+    found = nodes_by_path(list(paths), NodeKind.DEPARTMENT)
+    found = {**found, **nodes_by_path(list(paths), NodeKind.TEAM)}
+    return {path: node.name for path, node in found.items()}
+
+
+def _store(statement: Statement, lines: Mapping[LineKey, LineSums]) -> None:
+    """Store the lines first: the database accepts none for a statement that exists."""
+    StatementLine.objects.bulk_create(
+        [
+            StatementLine(statement=statement, number=number, **key._asdict(), **sums._asdict())
+            for number, (key, sums) in enumerate(lines.items(), 1)
+        ],
+        batch_size=5_000,
+    )
+    statement.save(force_insert=True)
+    statement.refresh_from_db(fields=["sequence"])
+
+
+def _tell(action: str, statement: Statement, actor: Actor, now: datetime) -> None:
+    record(
+        action=action,
+        subject_kind="statement",
+        subject_id=statement.pk,
+        now=now,
+        actor_id=actor.user.pk,
+        actor=actor.user.login,
+        organization_id=statement.organization_id,
+        detail={
+            "number": statement.number,
+            "unit": statement.unit_path,
+            "total_cents": statement.total_cents,
+            "currency": statement.currency,
+            "reason": statement.reason,
+        },
+        request_id=current_request_id(),
+    )
+    publish("reports", organization_id=statement.organization_id, audience=COSTS)

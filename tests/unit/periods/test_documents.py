@@ -1,0 +1,216 @@
+"""Documents of statements: exact texts, the same bytes each time, and no markup from names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import date
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from builders.api_callers import Caller, by_token
+from builders.billing_builders import a_metered_attempt, a_rate_card
+from builders.period_builders import DUE, close
+from builders.portal_builders import Company, a_company, an_actor
+from periods import documents
+from periods.documents import document_of, html_of, pdf_of
+from periods.statement_models import Statement
+from periods.statements import Unit, credit_statement, issue_statements
+from primitives.errors import Conflict
+from primitives.units import cents_text
+from tenants.access import Actor
+from tenants.roles import Role
+
+#: It would end the cell, run a function, read a file, import a package, and break the syntax.
+NASTY = (
+    '</td><script>alert(1)</script> #panic("x") $x$ *b* #read("/etc/passwd") "\\ `raw` @preview ]'
+)
+
+
+class Seen(HTMLParser):
+    """The tags and the texts of a page."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        super().__init__()
+        self.tags: set[str] = set()
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        """Note a tag."""
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        """Note a text."""
+        self.texts.append(data)
+
+
+@pytest.fixture
+def company() -> Company:
+    company = a_company()
+    a_rate_card(company.organization)
+    return company
+
+
+@pytest.fixture
+def fiona(company: Company) -> Actor:
+    return an_actor(company.organization, Role.FINANCE, "fiona")
+
+
+def a_statement(company: Company, actor: Actor, terms: str = "30 days") -> Statement:
+    """November of nlp: 8 GPU-hours for 16 EUR."""
+    a_metered_attempt(company.nlp)
+    close(company, actor, "2026-11", "known")
+    (statement,) = issue_statements(
+        company.organization.pk,
+        "2026-11",
+        Unit.DEPARTMENT,
+        due_on=date(2027, 1, 3),
+        terms=terms,
+        actor=actor,
+        now=DUE,
+    )
+    return statement
+
+
+@pytest.mark.django_db
+def test_a_document_has_all_that_finance_needs(company: Company, fiona: Actor) -> None:
+    statement = a_statement(company, fiona)
+    assert document_of(statement) == {
+        "title": "Statement 2026-00001",
+        "provider": "Tidegate",
+        "facts": [
+            ("Number", "2026-00001"),
+            ("Organization", "ai-company"),
+            ("Unit", "research (ai-company/research)"),
+            ("Month", "2026-11 (UTC)"),
+            ("Issued", "2026-12-04 00:00 UTC by fiona@ai-company"),
+            ("Due", "2027-01-03"),
+            ("Terms", "30 days"),
+            ("Digest of the month", statement.period.digest),
+        ],
+        "columns": ["Team", "Pool", "Class", "Month", "Hours", "Amount EUR"],
+        "rows": [
+            ["ai-company/research/nlp", "h100", "guaranteed", "2026-11", "8.000 GPU-h", "16.00"]
+        ],
+        "total": "16.00",
+        "currency": "EUR",
+    }
+    note = document_of(credit_statement(statement.pk, "wrong unit", actor=fiona, now=DUE))
+    assert note["title"] == "Credit note 2026-00002"
+    assert ("Credits", "Statement 2026-00001") in note["facts"]
+    assert ("Reason", "wrong unit") in note["facts"]
+    assert (note["rows"][0][4:], note["total"]) == (["-8.000 GPU-h", "-16.00"], "-16.00")
+
+
+@pytest.mark.django_db
+def test_names_are_texts_and_never_markup(company: Company, fiona: Actor) -> None:
+    """The page has the text, and the PDF is made as if it were harmless.
+
+    Planted: a name without an escape in the page. Against: a name pasted into the template."""
+    document = document_of(a_statement(company, fiona, NASTY))
+    page = Seen()
+    page.feed(html_of(document))
+    assert NASTY in page.texts
+    assert "script" not in page.tags
+    assert pdf_of(document).startswith(b"%PDF-")
+
+
+@pytest.mark.django_db
+def test_the_same_statement_gives_the_same_bytes(company: Company, fiona: Actor) -> None:
+    """Against: the time of making in the PDF."""
+    statement = a_statement(company, fiona)
+    again = Statement.objects.get(pk=statement.pk)
+    assert html_of(document_of(statement)) == html_of(document_of(again))
+    assert pdf_of(document_of(statement)) == pdf_of(document_of(again))
+
+
+@pytest.mark.parametrize(
+    ("cents", "text"), [(-123_456, "-1,234.56"), (0, "0.00"), (-5, "-0.05"), (100, "1.00")]
+)
+def test_amounts_as_text(cents: int, text: str) -> None:
+    assert cents_text(cents) == text
+
+
+def test_a_pdf_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too many lines, too much time, and too much memory are refused with what to do."""
+    document = {"rows": [["x"] * 6] * 3}
+    monkeypatch.setattr(documents, "PDF_LINES_MAX", 2)
+    with pytest.raises(Conflict, match=r"more than 2 lines\. Download it as HTML or JSON"):
+        pdf_of(document)
+    monkeypatch.setattr(documents, "PDF_LINES_MAX", 3)
+    # The document lacks its texts, so the program fails.
+    with pytest.raises(Conflict, match="was not made in time"):
+        pdf_of(document)
+    monkeypatch.setattr(documents, "PDF_TIMEOUT_S", 0.001)
+    with pytest.raises(Conflict, match="was not made in time"):
+        pdf_of(document)
+
+
+def test_the_program_of_pdfs_bounds_its_memory() -> None:
+    """The program cannot take as much memory as its bound.
+
+    Against: no bound."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "from periods.pdf_program import *; bound_resources(); bytearray(MEMORY_BYTES)",
+        ],
+        env={"PYTHONPATH": str(Path(documents.__file__).parents[1])},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.decode().rstrip().endswith("MemoryError")
+
+
+@pytest.mark.django_db
+def test_statements_over_the_api(
+    company: Company, fiona: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue, list, read, download and credit."""
+    monkeypatch.setattr("primitives.clock.SystemClock.now", lambda self: DUE)
+    a_metered_attempt(company.nlp)
+    close(company, fiona, "2026-11", "known")
+    caller: Caller = by_token(fiona.user)
+    path = f"organizations/{company.organization.pk}/periods/2026-11/statements"
+    assert caller.get(path).json() == {"items": [], "next": None}
+    issued = caller.send("POST", path, {"unit": "team", "due_on": "2027-01-03"})
+    assert issued.status_code == 201
+    (statement,) = issued.json()["items"]
+    assert {name: statement[name] for name in ("number", "kind", "month", "unit", "due_on")} == {
+        "number": "2026-00001",
+        "kind": "statement",
+        "month": "2026-11",
+        "unit": "ai-company/research/nlp",
+        "due_on": "2027-01-03",
+    }
+    detail = caller.get(f"statements/{statement['id']}").json()
+    assert detail["lines"] == [
+        {
+            "number": 1,
+            "month": "2026-11",
+            "is_correction": False,
+            "team": "ai-company/research/nlp",
+            "pool": "h100",
+            "device": "gpu",
+            "usage_class": "guaranteed",
+            "mgpu_s": 8 * 3_600_000,
+            "cost_nano": 16_000_000_000,
+            "amount_cents": 1_600,
+        }
+    ]
+    for ending, content_type in (("html", "text/html; charset=utf-8"), ("pdf", "application/pdf")):
+        file = caller.get(f"statements/{statement['id']}/{ending}")
+        assert (file.status_code, file.headers["Content-Type"]) == (200, content_type)
+        assert file.headers["Content-Disposition"] == (
+            f'attachment; filename="ai-company-statement-2026-00001.{ending}"'
+        )
+    credited = caller.send("POST", f"statements/{statement['id']}/credit", {"reason": "wrong"})
+    assert (credited.status_code, credited.json()["credits"]) == (201, "2026-00001")
+    assert [
+        (one["number"], one["credits"], one["credited_by"])
+        for one in caller.get(path).json()["items"]
+    ] == [("2026-00001", None, "2026-00002"), ("2026-00002", "2026-00001", None)]
