@@ -56,6 +56,7 @@ function OpenMonth({ organization, period }: { organization: TreeNode; period: P
             {days.slice(0, DAYS_SHOWN).map((one) => (
               <li key={`${one.cluster} ${one.day}`}>
                 <Anchor
+                  underline="always"
                   renderRoot={(props) => (
                     <Link {...props} to="/reconciliation" search={{ month: one.day.slice(0, 7) }} />
                   )}

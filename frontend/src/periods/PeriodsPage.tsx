@@ -126,7 +126,7 @@ function MonthTable({ months, current }: { months: readonly Period[]; current: s
                 </>
               ) : (
                 <>
-                  from <Time at={row.due_at} show="both" />
+                  from <Time at={row.due_at} show="exact" />
                 </>
               ),
           },

@@ -93,7 +93,7 @@ function StatementTable({
         { header: "Issued", only: "wide", cell: (row) => <Time at={row.issued_at} show="exact" /> },
         { header: "Due", only: "wide", cell: (row) => row.due_on ?? "–" },
         {
-          header: <span className="hide">Actions</span>,
+          header: "Files",
           isRight: true,
           cell: (row) => (
             <span className="inline end">

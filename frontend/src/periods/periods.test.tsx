@@ -15,7 +15,7 @@ describe("periods", () => {
   it("say what blocks the oldest month that is not closed, with links to its days", async () => {
     open("/periods", { company: FINANCE });
     const table = within(await screen.findByRole("table", { name: "Months" }));
-    expect(table.getAllByRole("row").slice(1).map((row) => row.textContent?.slice(0, 24))).toEqual([
+    expect(table.getAllByRole("row").slice(1).map((row) => row.textContent.slice(0, 24))).toEqual([
       expect.stringContaining("December 2026open–"),
       expect.stringContaining("November 2026due2 days"),
       expect.stringContaining("October 2026closed–"),
