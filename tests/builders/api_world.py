@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -103,7 +103,8 @@ def a_world() -> World:
     push = QuotaPush.objects.create(
         cluster=company.cluster, kind="check", requested_at=NOW, requested_by=cast.bob
     )
-    month = an_empty_closed_month(company.organization, datetime.now(UTC).date().replace(day=1))
+    last = datetime.now(UTC).date().replace(day=1) - timedelta(days=1)
+    month = an_empty_closed_month(company.organization, last.replace(day=1))
     ids = {
         "organizations/node_id": cast.organization.pk,
         "organization_id": cast.organization.pk,
