@@ -60,6 +60,7 @@ function charge(team: string, hours: number, price: number, change: object = {})
     is_correction: false,
     mgpu_s: hours * GPU_HOUR,
     unpriced_mgpu_s: 0,
+    extra_mgpu_s: 0,
     cost_nano: hours * price * EURO,
     ...change,
   };

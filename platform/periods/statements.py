@@ -11,7 +11,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import F, QuerySet, Sum
 
 from audit.recording import record
 from billing.models import PriceMode
@@ -52,7 +52,10 @@ class LineKey(NamedTuple):
 
 
 class LineSums(NamedTuple):
-    """Use in milli-GPU-seconds, cost in nano-currency and in cents of it."""
+    """Use in milli-GPU-seconds, its cost in nano-currency, and the cents of it.
+
+    Commitments and top-ups count as use of their own classes.
+    """
 
     mgpu_s: int
     cost_nano: int
@@ -66,7 +69,9 @@ def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
     only show their costs is billed to nobody.
     """
     billed = period.rows.exclude(mode=PriceMode.SHOWBACK)
-    rows = billed.values_list(*LineKey._fields).annotate(Sum("mgpu_s"), Sum("cost_nano"))
+    rows = billed.values_list(*LineKey._fields).annotate(
+        billed_mgpu_s=Sum(F("mgpu_s") + F("extra_mgpu_s")), billed_nano=Sum("cost_nano")
+    )
     found = [
         (LineKey(*values), int(mgpu_s), int(cost_nano))
         for *values, mgpu_s, cost_nano in rows.order_by(*LineKey._fields)
