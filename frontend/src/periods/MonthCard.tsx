@@ -56,14 +56,12 @@ function OpenMonth({ organization, period }: { organization: TreeNode; period: P
             {days.slice(0, DAYS_SHOWN).map((one) => (
               <li key={`${one.cluster} ${one.day}`}>
                 <Anchor
-                  underline="always"
                   renderRoot={(props) => (
                     <Link {...props} to="/reconciliation" search={{ month: one.day.slice(0, 7) }} />
                   )}
                 >
-                  {one.day}
-                </Anchor>{" "}
-                {one.cluster} <span className="faint">{one.status ?? "not compared"}</span>
+                  {one.day} {one.cluster}: {one.status ?? "not compared"}
+                </Anchor>
               </li>
             ))}
           </ul>

@@ -22,8 +22,8 @@ describe("periods", () => {
     ]);
     const card = within(screen.getByRole("region", { name: "Closing 2026-11" }));
     expect(card.getByText(/Some days are not confirmed/)).toBeInTheDocument();
-    expect(card.getByText("not compared")).toBeInTheDocument();
-    expect(card.getByRole("link", { name: "2026-11-20" })).toHaveAttribute("href", "/reconciliation?month=2026-11");
+    expect(card.getByRole("link", { name: "2026-11-21 forge: not compared" })).toBeInTheDocument();
+    expect(card.getByRole("link", { name: "2026-11-20 alpha: red" })).toHaveAttribute("href", "/reconciliation?month=2026-11");
     expect(await accessibilityFaults(document.body)).toEqual([]);
   });
 
