@@ -100,7 +100,7 @@ class Company:
     too_much: Job = field(init=False)
     camera: Job = field(init=False)
     edge: ToyCluster = field(init=False)
-    november: Any = None
+    november: dict[str, bytes] = field(default_factory=dict)
 
     def submit(
         self, team: str, name: str, *, gpus: int, lasts: timedelta, pool: str = "h100"
@@ -140,6 +140,21 @@ class Company:
         started = job.attempts.filter(started_at__gte=after).earliest("number").started_at
         assert started is not None
         return started
+
+    def files_of_november(self) -> dict[str, bytes]:
+        """November's charges, and the files of the statement of production."""
+        fiona = self.caller("fiona")
+        month = fiona.get(f"{self.periods}/2026-11")
+        statements = fiona.get(f"{self.periods}/2026-11/statements").json()["items"]
+        (statement,) = [each for each in statements if each["unit"] == "ai-company/production"]
+        files = {
+            ending: fiona.get(f"statements/{statement['id']}/{ending}")
+            for ending in ("pdf", "html")
+        }
+        return {"charges": month.content} | {
+            ending: b"".join(answer) if answer.streaming else answer.content
+            for ending, answer in files.items()
+        }
 
     def charges(self, month: Any) -> dict[tuple[str, str, str, bool], int]:
         """The milli-GPU-seconds of a closed month, by team, pool, class, and for corrections."""
@@ -385,9 +400,19 @@ def finance_closes_november(company: Company) -> None:
         "4 days are not confirmed by their clusters, the first is 2026-11-28 of edge. Acknowledge "
         "them, or give a reason.",
     )
-    closed = fiona.post(f"{company.periods}/2026-11/close", {"reason": REASON})
-    assert closed.status_code == 200
-    # The job at the edge ran on until the end, as far as November knew.
+    with seen_by(company, "fiona") as page:
+        show(page, f"{company.address}/periods?month=2026-11")
+        page.get_by_role("button", name="Close anyway…").click()
+        page.get_by_label("Reason").fill(REASON)
+        page.get_by_role("button", name="Close month", exact=True).click()
+        page.get_by_role("button", name="Issue…").click()
+        page.get_by_label("Terms").fill("30 days net")
+        page.get_by_role("button", name="Issue statements").click()
+        statements = page.get_by_role("table", name="Statements")
+        for number in ("2026-00001", "2026-00002"):
+            expect(statements).to_contain_text(number)
+        take(page, "month-closed")
+    closed = fiona.get(f"{company.periods}/2026-11")
     charges = company.charges(closed.json())
     assert {key: mgpu_s / GPU_HOUR for key, mgpu_s in charges.items() if key[0] in SMALL_TEAMS} == {
         ("vision", "h100", "guaranteed", False): 80,
@@ -395,7 +420,8 @@ def finance_closes_november(company: Company) -> None:
         ("ranking", "h100", "fault", False): 8 * 1.5,
         ("ranking", "l40s", "guaranteed", False): 8 * 64,
     }
-    company.november = closed.json()
+    company.november = company.files_of_november()
+    assert company.november["pdf"].startswith(b"%PDF-")
 
 
 def late_news_is_corrected_in_december(company: Company) -> None:
@@ -413,4 +439,5 @@ def late_news_is_corrected_in_december(company: Company) -> None:
         # It had ended after 30 hours, and 34 were charged.
         ("ranking", "l40s", "guaranteed", True): -8 * 34 * GPU_HOUR,
     }
-    assert fiona.get(f"{company.periods}/2026-11").json() == company.november
+    # Not one byte of November's charges and statements is another one.
+    assert company.files_of_november() == company.november
