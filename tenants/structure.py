@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -29,6 +29,19 @@ from tenants.roles import Permission
 
 #: Number of levels below the organization.
 DEPTH_MAX = 12
+
+#: An act in the transaction that made a team, by this actor at this time.
+NewTeamAct = Callable[[Node, Actor, datetime], None]
+
+_new_team_acts: list[NewTeamAct] = []
+
+
+def on_new_team(act: NewTeamAct) -> None:
+    """Set the act that follows each new team. The package of budgets calls it once, at its start.
+
+    Errors of the act undo the team.
+    """
+    _new_team_acts[:] = [act]
 
 
 @transaction.atomic
@@ -90,6 +103,9 @@ def create_below(
     )
     _insert(actor, node)
     _tell(actor, f"{kind.value}_created", node, now, {"slug": node.slug, "name": node.name})
+    if kind == NodeKind.TEAM:
+        for act in _new_team_acts:
+            act(node, actor, now)
     return node
 
 

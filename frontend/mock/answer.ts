@@ -21,7 +21,7 @@ import {
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
 import { anAdjustment, aDispute, theAdjustments, theDisputes } from "./adjustments.ts";
-import { theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
+import { budgetDefaults, theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
 import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
@@ -230,6 +230,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return priorityClasses(company.rules, request, id);
     case "time-limits":
       return timeLimits(company.rules, request, id, may(company.session, "manage_quota", "ai-company"));
+    case "budget-defaults":
+      return budgetDefaults(request, id);
     case "user-caps":
       return userCaps(request, id);
     case "tokens":

@@ -1,5 +1,5 @@
 /** Budgets of the made-up company, with their alerts. */
-import type { Budget, BudgetAlert, UserCap } from "../src/api/types";
+import type { Budget, BudgetAlert, BudgetDefault, UserCap } from "../src/api/types";
 import { iso, ORGANIZATION } from "./company.ts";
 import type { MockAnswer, MockRequest } from "./http.ts";
 
@@ -110,6 +110,45 @@ export function userCaps(request: MockRequest, id: string | undefined): MockAnsw
   if (request.method === "POST") return { status: 201, body: aCap(3, request.body as Partial<UserCap>) };
   if (request.method === "PATCH") {
     return { status: 200, body: { ...found.find((one) => one.id === id), ...(request.body as Partial<UserCap>) } };
+  }
+  return { status: 200, body: { items: found, next: null } };
+}
+
+export function aDefault(number: number, change: Partial<BudgetDefault> = {}): BudgetDefault {
+  return {
+    id: `01935000-0000-7000-8000-${(0xd000 + number).toString(16).padStart(12, "0")}`,
+    name: "start",
+    node: `${ORGANIZATION}/research`,
+    measure: "gpu_hours",
+    limit: 5_000 * GPU_HOUR,
+    currency: null,
+    window: "month",
+    rolling_days: null,
+    policy: "stop_starts",
+    can_edit: true,
+    version: 1,
+    ...change,
+  };
+}
+
+/** Lists, makes, changes and removes default budgets; nothing is kept. */
+export function budgetDefaults(request: MockRequest, id: string | undefined): MockAnswer {
+  const ofAll = aDefault(2, {
+    name: "default of the whole company",
+    node: ORGANIZATION,
+    measure: "money",
+    currency: "EUR",
+    limit: 2_500 * EURO,
+    window: "rolling",
+    rolling_days: 30,
+    policy: "notify",
+    can_edit: false,
+  });
+  const found = [aDefault(1), ofAll];
+  if (request.method === "DELETE") return { status: 204 };
+  if (request.method === "POST") return { status: 201, body: aDefault(3, request.body as Partial<BudgetDefault>) };
+  if (request.method === "PATCH") {
+    return { status: 200, body: { ...found.find((one) => one.id === id), ...(request.body as Partial<BudgetDefault>) } };
   }
   return { status: 200, body: { items: found, next: null } };
 }

@@ -19,6 +19,7 @@ from budgets.models import (
     Budget,
     Measure,
     Policy,
+    Terms,
     WindowKind,
 )
 from clusters.models import Pool
@@ -108,16 +109,11 @@ def create_budget(new: NewBudget, edit: BudgetEdit, *, actor: Actor, now: dateti
     Raises InvalidRequest for an unknown pool or user, or settings that cannot be. Raises Conflict
     for a taken name.
     """
-    _require_costs(actor)
+    require_costs(actor)
     node = visible_node(actor, new.node)
     organization: Node = node.organization
     user = None if new.user is None else _user(new.user, organization)
     _require(actor, node, None if user is None else user.pk)
-    lock_budgets(organization.pk)
-    if Budget.objects.filter(organization=organization).count() >= BUDGETS_MAX:
-        raise Conflict(
-            f"{organization.slug} has {BUDGETS_MAX:,} budgets, and may not have more. Remove one."
-        )
     budget = Budget(
         organization=organization,
         node=node,
@@ -127,12 +123,26 @@ def create_budget(new: NewBudget, edit: BudgetEdit, *, actor: Actor, now: dateti
         created_at=now,
         rolling_days=None,
     )
-    _refuse_measure(budget)
+    refuse_uncounted(budget.measure, organization, budget.pool)
     _set(budget, edit)
+    lock_budgets(organization.pk)
+    add_budget(budget, actor=actor, now=now)
+    return visible_budget(actor, budget.pk)
+
+
+def add_budget(budget: Budget, *, actor: Actor, now: datetime) -> None:
+    """Store a new budget, and evaluate it at once. The caller holds the lock of the budgets.
+
+    Raises Conflict for a taken name, or when the organization has as many budgets as it may.
+    """
+    organization: Node = budget.organization
+    if Budget.objects.filter(organization=organization).count() >= BUDGETS_MAX:
+        raise Conflict(
+            f"{organization.slug} has {BUDGETS_MAX:,} budgets, and may not have more. Remove one."
+        )
     _save(budget)
     _record("budget.created", budget, actor=actor, now=now)
     evaluate_after_change(organization.pk, now)
-    return visible_budget(actor, budget.pk)
 
 
 @transaction.atomic
@@ -161,7 +171,7 @@ def remove_budget(budget_id: UUID, *, actor: Actor, if_version: int, now: dateti
 
 
 def _changeable(budget_id: UUID, actor: Actor, if_version: int) -> Budget:
-    _require_costs(actor)
+    require_costs(actor)
     seen = visible_budget(actor, budget_id)
     _require(actor, seen.node, seen.user_id)
     lock_budgets(seen.organization_id)
@@ -174,7 +184,7 @@ def _changeable(budget_id: UUID, actor: Actor, if_version: int) -> Budget:
     return budget
 
 
-def _require_costs(actor: Actor) -> None:
+def require_costs(actor: Actor) -> None:
     """Raise Forbidden for a token that may not read the use, which the answer shows."""
     if not actor.permits(Permission.VIEW_COSTS):
         raise Forbidden(
@@ -204,44 +214,46 @@ def _user(username: str, organization: Node) -> User:
     return found
 
 
-def _refuse_measure(budget: Budget) -> None:
+def refuse_uncounted(measure: str, organization: Node, pool: Pool | None) -> None:
     """Raise InvalidRequest for a measure that nothing can count."""
-    if budget.measure == Measure.MONEY:
-        if not RateCard.objects.filter(organization=budget.organization).exists():
+    if measure == Measure.MONEY:
+        if not RateCard.objects.filter(organization=organization).exists():
             raise InvalidRequest(
-                f"{budget.organization.slug} has no rate card, so money cannot be counted. Make "
-                "one, or choose gpu_hours or credits.",
+                f"{organization.slug} has no rate card, so money cannot be counted. Make one, or "
+                "choose gpu_hours or credits.",
                 errors=[FieldError("/measure", "needs a rate card")],
             )
-    elif budget.measure == Measure.GPU_HOURS and budget.pool is not None:
-        pool: Pool = budget.pool
-        if pool.device != "gpu":
-            raise InvalidRequest(
-                f"{pool.name} is a pool of cores, without GPU-hours. Choose credits or money.",
-                errors=[FieldError("/measure", "does not count cores")],
-            )
+    elif measure == Measure.GPU_HOURS and pool is not None and pool.device != "gpu":
+        raise InvalidRequest(
+            f"{pool.name} is a pool of cores, without GPU-hours. Choose credits or money.",
+            errors=[FieldError("/measure", "does not count cores")],
+        )
 
 
-def _set(budget: Budget, edit: BudgetEdit) -> None:
+def set_terms(terms: Terms, edit: BudgetEdit) -> None:
     """Set the settings in `edit`. Raises InvalidRequest for settings that cannot be together."""
     for name, value in edit.items():
-        setattr(budget, name, value)
-    if not 1 <= budget.limit <= LIMIT_MAX:
+        setattr(terms, name, value)
+    if not 1 <= terms.limit <= LIMIT_MAX:
         raise InvalidRequest(
             f"limit must be from 1 to {LIMIT_MAX}.", errors=[FieldError("/limit", "out of range")]
         )
-    if budget.window != WindowKind.ROLLING:
+    if terms.window != WindowKind.ROLLING:
         if edit.get("rolling_days") is not None:
             raise InvalidRequest(
                 "rolling_days goes with the window rolling only. Leave it out.",
                 errors=[FieldError("/rolling_days", "goes with a rolling window")],
             )
-        budget.rolling_days = None
-    elif not 1 <= (budget.rolling_days or 0) <= ROLLING_DAYS_MAX:
+        terms.rolling_days = None
+    elif not 1 <= (terms.rolling_days or 0) <= ROLLING_DAYS_MAX:
         raise InvalidRequest(
             f"Give rolling_days, from 1 to {ROLLING_DAYS_MAX}, with a rolling window.",
             errors=[FieldError("/rolling_days", "is missing or out of range")],
         )
+
+
+def _set(budget: Budget, edit: BudgetEdit) -> None:
+    set_terms(budget, edit)
     if budget.user_id is not None and budget.policy == Policy.STOP_BORROWING:
         raise InvalidRequest(
             "A user's budget cannot stop borrowing, because a team borrows and not a user. Choose "
@@ -274,12 +286,19 @@ def _record(action: str, budget: Budget, *, actor: Actor, now: datetime) -> None
             "name": budget.name,
             "user": None if budget.user is None else budget.user.username,
             "pool": None if budget.pool is None else budget.pool.name,
-            "measure": str(budget.measure),
-            "limit": budget.limit,
-            "window": str(budget.window),
-            "rolling_days": budget.rolling_days,
-            "policy": str(budget.policy),
+            **terms_of(budget),
         },
         request_id=current_request_id(),
     )
     publish("reports", organization_id=budget.organization_id, wake="arbiter")
+
+
+def terms_of(terms: Terms) -> dict[str, str | int | None]:
+    """Return the terms as the audit log keeps them."""
+    return {
+        "measure": str(terms.measure),
+        "limit": terms.limit,
+        "window": str(terms.window),
+        "rolling_days": terms.rolling_days,
+        "policy": str(terms.policy),
+    }

@@ -19,6 +19,9 @@ LIMIT_MAX = 10**18
 #: The largest stored amount. A larger one is stored as this, which is above every limit.
 AMOUNT_MAX = 4 * LIMIT_MAX
 ROLLING_DAYS_MAX = 366
+NAME_LENGTH_MAX = 100
+#: With " of " and the longest slug of a team it is as long as the longest name of a budget.
+DEFAULT_NAME_LENGTH_MAX = 33
 
 
 class Measure(models.TextChoices):
@@ -50,7 +53,39 @@ class Policy(models.TextChoices):
     STOP_STARTS = "stop_starts"
 
 
-class Budget(models.Model):
+class Terms(models.Model):
+    """The terms of a budget: what it counts, how much, over which period, and its effect."""
+
+    measure = models.CharField(max_length=9, choices=Measure.choices)
+    limit = models.BigIntegerField()
+    window = models.CharField(max_length=7, choices=WindowKind.choices)
+    rolling_days = models.PositiveSmallIntegerField(null=True)
+    policy = models.CharField(max_length=14, choices=Policy.choices)
+
+    class Meta:
+        abstract = True
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(limit__gte=1, limit__lte=LIMIT_MAX), name="%(class)s_limit_is_in_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(measure__in=["gpu_hours", "credits", "money"]),
+                name="%(class)s_measure_is_known",
+            ),
+            models.CheckConstraint(
+                condition=Q(window__in=["month", "quarter", "year"], rolling_days=None)
+                | Q(
+                    window="rolling",
+                    rolling_days__isnull=False,
+                    rolling_days__gte=1,
+                    rolling_days__lte=ROLLING_DAYS_MAX,
+                ),
+                name="%(class)s_window_is_whole",
+            ),
+        ]
+
+
+class Budget(Terms):
     """A limit on the use of a node's subtree, or of one user below the node, over each period.
 
     `pool` None means all pools. A budget of a user cannot stop borrowing, because a team borrows
@@ -62,36 +97,15 @@ class Budget(models.Model):
     node = models.ForeignKey(Node, models.PROTECT, related_name="+")
     user = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="+")
-    name = models.CharField(max_length=100)
-    measure = models.CharField(max_length=9, choices=Measure.choices)
-    limit = models.BigIntegerField()
-    window = models.CharField(max_length=7, choices=WindowKind.choices)
-    rolling_days = models.PositiveSmallIntegerField(null=True)
-    policy = models.CharField(max_length=14, choices=Policy.choices)
+    name = models.CharField(max_length=NAME_LENGTH_MAX)
     created_at = models.DateTimeField()
     version = models.IntegerField(default=1)
 
-    class Meta:
+    class Meta(Terms.Meta):
         constraints = [
+            *Terms.Meta.constraints,
             models.UniqueConstraint(
                 fields=["organization", "name"], name="budget_name_once_per_organization"
-            ),
-            models.CheckConstraint(
-                condition=Q(limit__gte=1, limit__lte=LIMIT_MAX), name="budget_limit_is_in_range"
-            ),
-            models.CheckConstraint(
-                condition=Q(measure__in=["gpu_hours", "credits", "money"]),
-                name="budget_measure_is_known",
-            ),
-            models.CheckConstraint(
-                condition=Q(window__in=["month", "quarter", "year"], rolling_days=None)
-                | Q(
-                    window="rolling",
-                    rolling_days__isnull=False,
-                    rolling_days__gte=1,
-                    rolling_days__lte=ROLLING_DAYS_MAX,
-                ),
-                name="budget_window_is_whole",
             ),
             models.CheckConstraint(
                 condition=Q(policy__in=["notify", "stop_starts"])
@@ -102,6 +116,30 @@ class Budget(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class BudgetDefault(Terms):
+    """The budget that each team made below a node gets. The nearest node above the team counts.
+
+    It limits nothing itself. The budget of a team has the default's name and the team's slug.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    node = models.OneToOneField(Node, models.PROTECT, related_name="+")
+    name = models.CharField(max_length=DEFAULT_NAME_LENGTH_MAX)
+    version = models.IntegerField(default=1)
+
+    class Meta(Terms.Meta):
+        constraints = [
+            *Terms.Meta.constraints,
+            models.CheckConstraint(
+                condition=Q(policy__in=["notify", "stop_borrowing", "stop_starts"]),
+                name="budgetdefault_policy_is_known",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of new teams in {self.node}"
 
 
 class BudgetEvaluation(models.Model):

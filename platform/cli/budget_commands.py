@@ -15,7 +15,7 @@ from cli.context import open_api
 from cli.errors import CliError
 from cli.output import Format, plain, print_data, print_fields, print_table, tell
 
-_BUDGETS_MAX = 10_000
+BUDGETS_MAX = 10_000
 _ALERTS_SHOWN = 20
 
 
@@ -58,7 +58,7 @@ def budgets_list(
     On hold is the most that running jobs may still use. FORECAST is the use that is expected at the
     end of the period.
     """
-    found = list(open_api(ctx).items("budgets", most=_BUDGETS_MAX, node=node))
+    found = list(open_api(ctx).items("budgets", most=BUDGETS_MAX, node=node))
     if output is not Format.TABLE:
         print_data(found, output)
         return
@@ -71,7 +71,7 @@ def budgets_list(
             [
                 each["name"],
                 _owner(each),
-                _period(each),
+                period_text(each),
                 amount_text(each, each["limit"]),
                 *(bare_amount(each, each["state"][name]) for name in ("used", "on_hold", "left")),
                 bare_amount(each, each["state"]["forecast"]),
@@ -147,7 +147,7 @@ def budgets_set(
     if limit is not None:
         edit["limit"] = integer_of(limit, UNITS[counts], "--limit")
     if per is not None:
-        edit |= _window(per)
+        edit |= window_of(per)
     if at_limit is not None:
         edit["policy"] = at_limit.value
     if new_name is not None:
@@ -200,7 +200,7 @@ def _named(api: Api, name: str) -> Iterator[dict[str, Any]]:
     """Yield the budgets of this name or id. Several organizations may use one name."""
     found = [
         each
-        for each in api.items("budgets", most=_BUDGETS_MAX)
+        for each in api.items("budgets", most=BUDGETS_MAX)
         if name in (each["name"], each["id"])
     ]
     if len(found) > 1:
@@ -219,7 +219,7 @@ def _print(budget: dict[str, Any]) -> None:
             ("name", budget["name"]),
             ("of", _owner(budget)),
             ("pool", budget["pool"] or "all"),
-            ("period", f"{_period(budget)}, until {plain(state['window_end'])}"),
+            ("period", f"{period_text(budget)}, until {plain(state['window_end'])}"),
             ("limit", amount_text(budget, budget["limit"])),
             ("used", amount_text(budget, state["used"])),
             ("on hold", amount_text(budget, state["on_hold"])),
@@ -235,13 +235,15 @@ def _owner(budget: dict[str, Any]) -> str:
     return f"{budget['user']} in {budget['node']}" if budget["user"] else str(budget["node"])
 
 
-def _period(budget: dict[str, Any]) -> str:
+def period_text(budget: dict[str, Any]) -> str:
+    """Return the period of a budget: "month", or "30 days"."""
     if budget["window"] == "rolling":
         return f"{budget['rolling_days']} days"
     return str(budget["window"])
 
 
-def _window(text: str) -> dict[str, Any]:
+def window_of(text: str) -> dict[str, Any]:
+    """Return the members of a period such as "month" or "30d". Raises CliError for others."""
     if text in ("month", "quarter", "year"):
         return {"window": text}
     days = text.removesuffix("d")

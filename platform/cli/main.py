@@ -14,6 +14,7 @@ from cli import account_commands, fleet_commands, job_commands, people_commands
 from cli.adjustment_commands import adjustments_app, disputes_app
 from cli.audit_command import audit
 from cli.budget_commands import budgets_app
+from cli.budget_default_commands import default_app
 from cli.cap_commands import caps_app
 from cli.change_commands import changes_app
 from cli.checkpoint_command import checkpoint
@@ -73,6 +74,7 @@ app.add_typer(quota_app, name="quota")
 app.add_typer(changes_app, name="quota-changes")
 app.add_typer(policy_app, name="policy")
 app.add_typer(credits_app, name="credits")
+budgets_app.add_typer(default_app, name="default")
 app.add_typer(budgets_app, name="budgets")
 app.add_typer(limits_app, name="limits")
 app.add_typer(caps_app, name="caps")

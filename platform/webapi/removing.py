@@ -24,6 +24,7 @@ _WORDS = {
     "billing.rateline": "prices",
     "billing.reconciliation": "reconciled days",
     "budgets.budget": "budgets",
+    "budgets.budgetdefault": "default budgets",
     "budgets.budgetevaluation": "budgets",
     "clusters.capacitysegment": "a history of its capacity",
     "clusters.clusternode": "nodes",

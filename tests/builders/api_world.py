@@ -16,7 +16,7 @@ from billing.reconciliation_models import Reconciliation
 from builders.adjustment_builders import a_pending_adjustment, an_open_dispute
 from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
 from builders.billing_builders import a_grant_of, a_rate_card, register_attempt, terms_of
-from builders.budget_builders import an_evaluated_budget
+from builders.budget_builders import a_default_budget, an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.credit_builders import a_pending_transfer
 from builders.export_builders import a_delivery, a_delivery_schedule, an_export
@@ -142,6 +142,7 @@ def a_world() -> World:
         "card_id": card.pk,
         "cap_id": UserCap.objects.create(team=cast.nlp, cap_mgpu=8_000).pk,
         "budget_id": an_evaluated_budget(cast.nlp).pk,
+        "default_id": a_default_budget(cast.research).pk,
         "line_id": card.lines.filter(end=None)[0].pk,
         "terms_id": terms_of(card, "showback").pk,
         "export_id": an_export(cast.nlp, cast.nlp_lead).pk,

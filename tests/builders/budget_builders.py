@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from budgets.evaluation import evaluate
-from budgets.models import Budget, BudgetState
+from budgets.models import Budget, BudgetDefault, BudgetState
 from builders.portal_builders import NOW
 from primitives.units import MGPU_S_PER_GPU_HOUR
 from tenants.models import Node
@@ -25,6 +25,21 @@ def a_budget(node: Node, gpu_hours: int = 100, **changes: Any) -> Budget:
             "window": "month",
             "policy": "stop_starts",
             "created_at": NOW,
+            **changes,
+        }
+    )
+
+
+def a_default_budget(node: Node, gpu_hours: int = 100, **changes: Any) -> BudgetDefault:
+    """The default of new teams below a node: GPU-hours a month that stop starts, unless changed."""
+    return BudgetDefault.objects.create(
+        **{
+            "node": node,
+            "name": f"default of {node.slug}",
+            "measure": "gpu_hours",
+            "limit": gpu_hours * GPU_HOUR,
+            "window": "month",
+            "policy": "stop_starts",
             **changes,
         }
     )

@@ -367,6 +367,28 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 204 204 204 404 403 404 204 403 404 404", If_Match='"v1"'
     ),
     ("GET", "budget-alerts"): a_case(CUT_TO_ALL),
+    # Default budgets: that of research. Those who manage quotas there and finance change it.
+    ("GET", "budget-defaults"): a_case(CUT_TO_ALL),
+    ("POST", "budget-defaults"): a_case(
+        "401 201 201 403 403 403 403 201 403 403 404",
+        {
+            "name": "new",
+            "node": "ai-company",
+            "measure": "gpu_hours",
+            "limit": 1,
+            "window": "month",
+            "policy": "notify",
+        },
+    ),
+    ("GET", "budget-defaults/<uuid:default_id>"): a_case(
+        "401 200 200 200 404 404 404 200 200 404 404"
+    ),
+    ("PATCH", "budget-defaults/<uuid:default_id>"): a_case(
+        "401 200 200 200 404 404 404 200 403 404 404", {"limit": 7}, If_Match='"v1"'
+    ),
+    ("DELETE", "budget-defaults/<uuid:default_id>"): a_case(
+        "401 204 204 204 404 404 404 204 403 404 404", If_Match='"v1"'
+    ),
     # Jobs: bob's job in nlp.
     ("GET", "jobs"): a_case(CUT_TO_ALL),
     ("POST", "jobs"): a_case("401 201 201 201 403 201 201 403 403 201 404", a_body(pool="h100")),

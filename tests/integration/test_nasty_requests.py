@@ -221,6 +221,16 @@ GOOD: dict[tuple[str, str], dict[str, Any]] = {
         "cap_mgpu": 8_000,
     },
     ("PATCH", "user-caps/<uuid:cap_id>"): {"cap_mgpu": 8_000},
+    ("POST", "budget-defaults"): {
+        "name": "new",
+        "node": "ai-company",
+        "measure": "gpu_hours",
+        "limit": 1,
+        "window": "rolling",
+        "rolling_days": 7,
+        "policy": "notify",
+    },
+    ("PATCH", "budget-defaults/<uuid:default_id>"): {"name": "new", "limit": 7},
     ("POST", "priority-classes"): {
         "organization": "ai-company",
         "name": "deadline",

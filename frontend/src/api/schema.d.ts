@@ -108,6 +108,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/budget-defaults": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List default budgets of new teams
+         * @description Those of nodes whose costs you may see.
+         */
+        get: operations["list_budget_defaults"];
+        put?: never;
+        /**
+         * Set the default budget of new teams
+         * @description Each team made below the node gets an own budget with these terms at its creation. The nearest default above the team counts. Existing teams stay unchanged. It needs the right manage_quota on the node, or manage_prices.
+         */
+        post: operations["create_budget_default"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/budget-defaults/{default_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a default budget
+         * @description Get the default budget.
+         */
+        get: operations["get_budget_default"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a default budget
+         * @description The budgets of teams stay.
+         */
+        delete: operations["remove_budget_default"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a default budget
+         * @description Its node and measure stay. No existing budget changes.
+         */
+        patch: operations["change_budget_default"];
+        trace?: never;
+    };
     "/api/v1/budgets": {
         parameters: {
             query?: never;
@@ -3481,6 +3533,104 @@ export interface components {
              *     * `rolling` - rolling
              */
             window: components["schemas"]["WindowEnum"];
+        };
+        /** @description The budget that each team made below a node gets. */
+        BudgetDefault: {
+            /** @description Whether the caller may change it */
+            readonly can_edit: boolean;
+            /** @description Of a measure in money; else null */
+            readonly currency: string | null;
+            /** Format: uuid */
+            readonly id: string;
+            /** @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money) */
+            limit: number;
+            measure: components["schemas"]["MeasureEnum"];
+            /** @description A team's budget is called NAME of SLUG */
+            name: string;
+            node: string;
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy: components["schemas"]["PolicyEnum"];
+            /** @description Length of a rolling window: today and the days before */
+            rolling_days: number | null;
+            /** @description The ETag is "v" and this number, quoted */
+            version: number;
+            /**
+             * @description Period over which it counts, in the organization's time zone
+             *
+             *     * `month` - month
+             *     * `quarter` - quarter
+             *     * `year` - year
+             *     * `rolling` - rolling
+             */
+            window: components["schemas"]["WindowEnum"];
+        };
+        /** @description A default budget of a node without one. */
+        BudgetDefaultCreateRequest: {
+            /**
+             * Format: int64
+             * @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money)
+             */
+            limit: number;
+            measure: components["schemas"]["MeasureEnum"];
+            name: string;
+            /** @description Path of the organization or department */
+            node: string;
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy: components["schemas"]["PolicyEnum"];
+            rolling_days?: number | null;
+            /**
+             * @description Period over which it counts, in the organization's time zone
+             *
+             *     * `month` - month
+             *     * `quarter` - quarter
+             *     * `year` - year
+             *     * `rolling` - rolling
+             */
+            window: components["schemas"]["WindowEnum"];
+        };
+        BudgetDefaultPage: {
+            items: components["schemas"]["BudgetDefault"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A change of a default budget. Missing settings stay. */
+        BudgetDefaultUpdateRequest: {
+            /**
+             * Format: int64
+             * @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money)
+             */
+            limit?: number;
+            name?: string;
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy?: components["schemas"]["PolicyEnum"];
+            rolling_days?: number | null;
+            /**
+             * @description Period over which it counts, in the organization's time zone
+             *
+             *     * `month` - month
+             *     * `quarter` - quarter
+             *     * `year` - year
+             *     * `rolling` - rolling
+             */
+            window?: components["schemas"]["WindowEnum"];
         };
         /** @description The amount that a job may use of a budget, in the unit of the budget's measure. */
         BudgetEffect: {
@@ -9204,6 +9354,328 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_budget_defaults: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: its default and those of all nodes below it */
+                node?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetDefaultPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_budget_default: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BudgetDefaultCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetDefault"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_budget_default: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                default_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetDefault"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_budget_default: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                default_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_budget_default: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                default_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["BudgetDefaultUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BudgetDefault"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -44,6 +44,7 @@ export type InstallationPolicy = Required<Schemas["InstallationPolicy"]>;
 export type PriorityClass = Required<Schemas["PriorityClass"]>;
 export type TimeLimit = Schemas["TimeLimit"];
 export type UserCap = Schemas["UserCap"];
+export type BudgetDefault = Schemas["BudgetDefault"];
 export type Cycle = Schemas["Cycle"];
 export type ReplayedCycle = Schemas["ReplayedCycle"];
 export type Decision = Schemas["Decision"];

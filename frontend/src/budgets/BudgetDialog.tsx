@@ -7,20 +7,8 @@ import type { Budget, Pool, TreeNode } from "../api/types";
 import { CliLine } from "../ui/CliLine";
 import { toastDone } from "../ui/toast";
 import { useReturnFocus } from "../ui/useReturnFocus";
-import { formatAmount, MEASURE_WORDS, readAmount, UNITS } from "./amounts";
-
-const MEASURES = Object.entries(MEASURE_WORDS).map(([value, label]) => ({ value, label }));
-const WINDOWS = [
-  { value: "month", label: "Month" },
-  { value: "quarter", label: "Quarter" },
-  { value: "year", label: "Year" },
-  { value: "rolling", label: "Rolling days" },
-];
-const POLICIES = [
-  { value: "notify", label: "Notify" },
-  { value: "stop_borrowing", label: "Stop borrowing" },
-  { value: "stop_starts", label: "Stop starts" },
-];
+import { MEASURE_WORDS, MEASURES, plainAmount, readAmount } from "./amounts";
+import { checkDays, checkLimit, TermsFields } from "./TermsFields";
 
 /** Makes a budget, or changes the given one. */
 export function BudgetDialog({
@@ -50,11 +38,8 @@ export function BudgetDialog({
     },
     validate: {
       name: (name) => (name.trim() === "" ? "Give it a name." : null),
-      limit: (limit, { measure }) => (readAmount(limit, measure) === null ? "Give a number above 0, such as 5000." : null),
-      days: (days, { window }) =>
-        window === "rolling" && !(/^\d+$/.test(days) && Number(days) >= 1 && Number(days) <= 366)
-          ? "Give a number of days from 1 to 366."
-          : null,
+      limit: checkLimit,
+      days: checkDays,
     },
   });
   const { values } = form;
@@ -130,29 +115,7 @@ export function BudgetDialog({
             {owner} · {MEASURE_WORDS[budget.measure]} · {budget.pool ?? "all pools"}. These stay.
           </p>
         )}
-        <TextInput
-          label={`Limit${values.measure === "money" ? "" : ` in ${values.measure === "credits" ? "credits" : "GPU-hours"}`}`}
-          inputMode="decimal"
-          {...form.getInputProps("limit")}
-        />
-        <div className="budget-pair">
-          <Select label="Period" data={WINDOWS} allowDeselect={false} {...form.getInputProps("window")} />
-          {values.window === "rolling" && (
-            <TextInput
-              label="Days"
-              description="Today and the days before."
-              inputMode="numeric"
-              {...form.getInputProps("days")}
-            />
-          )}
-        </div>
-        <Select
-          label="At 100 %"
-          description={EFFECTS[values.policy]}
-          data={values.user.trim() === "" ? POLICIES : POLICIES.filter(({ value }) => value !== "stop_borrowing")}
-          allowDeselect={false}
-          {...form.getInputProps("policy")}
-        />
+        <TermsFields form={form} ofUser={values.user.trim() !== ""} />
         {save.error && (
           <p className="bad-text" role="alert">
             {save.error.message}
@@ -170,18 +133,6 @@ export function BudgetDialog({
       </form>
     </Modal>
   );
-}
-
-const EFFECTS: Record<Budget["policy"], string> = {
-  notify: "Only alerts.",
-  stop_borrowing: "Teams keep to their guarantees until the budget has room.",
-  stop_starts: "A job starts only if the most that it may use fits into what is left.",
-};
-
-/** The limit as a person would type it. */
-function plainAmount(budget: Budget): string {
-  const amount = budget.limit / UNITS[budget.measure];
-  return Number.isInteger(amount) ? String(amount) : formatAmount(budget.limit, { ...budget, measure: budget.measure }).replace(/[^\d.]/g, "");
 }
 
 function commandOf(

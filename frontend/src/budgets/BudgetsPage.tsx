@@ -17,6 +17,7 @@ import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { formatAmount, formatWithUnit, partsOf, POLICY_WORDS, windowText } from "./amounts";
 import { BudgetDialog } from "./BudgetDialog";
+import { DefaultBudgets } from "./DefaultBudgets";
 import { UserCaps } from "./UserCaps";
 import { budgetAlertsQuery, budgetsQuery } from "./queries";
 import "./budgets.css";
@@ -72,6 +73,7 @@ export function BudgetsPage() {
         >
           {(items) => <AlertTable alerts={items} budgets={names} />}
         </PagedCard>
+        <DefaultBudgets scope={scope} nodes={nodes.filter((node) => node.kind !== "team")} />
         <UserCaps
           scope={scope}
           teams={nodes.filter((node) => node.kind === "team" && may(session, "manage_quota", node.path))}

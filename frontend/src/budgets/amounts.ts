@@ -17,6 +17,8 @@ export const MEASURE_WORDS: Record<Budget["measure"], string> = {
   money: "Money",
 };
 
+export const MEASURES = Object.entries(MEASURE_WORDS).map(([value, label]) => ({ value, label }));
+
 export const POLICY_WORDS: Record<Budget["policy"], string> = {
   notify: "notify",
   stop_borrowing: "stop borrowing",
@@ -33,6 +35,12 @@ export function formatAmount(amount: Quantity, { measure, currency }: Measured):
 export function formatWithUnit(amount: Quantity, budget: Measured): string {
   const text = formatAmount(amount, budget);
   return budget.measure === "money" ? text : `${text} ${budget.measure === "credits" ? "credits" : "GPU-hours"}`;
+}
+
+/** The limit as a person would type it. */
+export function plainAmount(budget: Measured & Pick<Budget, "limit">): string {
+  const amount = budget.limit / UNITS[budget.measure];
+  return Number.isInteger(amount) ? String(amount) : formatAmount(budget.limit, budget).replace(/[^\d.]/g, "");
 }
 
 /** "month", "30 days". */

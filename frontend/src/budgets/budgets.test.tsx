@@ -153,3 +153,52 @@ describe("caps for users", () => {
     await waitFor(() => expect(sent).toMatchObject([{ user: "bob", pool: null, cap_mgpu: null }]));
   });
 });
+
+describe("default budgets of new teams", () => {
+  const noting = (sent: unknown[]): Override => ({ path, method, body }) => {
+    if (method !== "GET" && path.includes("/budget-defaults")) sent.push([method, body]);
+    return undefined;
+  };
+
+  it("are listed, and those that the reader sets can be changed and removed", async () => {
+    const sent: unknown[] = [];
+    const { user } = open("/budgets", { override: noting(sent) });
+    const card = within(await screen.findByRole("region", { name: "Default budgets of new teams" }));
+    const rows = within(await card.findByRole("table", { name: "Default budgets of new teams" })).getAllByRole("row").slice(1);
+    expect(rows[0]).toHaveTextContent("ai-company/researchstart of …5,000.0 GPU-hoursmonthstop starts");
+    expect(rows[1]).toHaveTextContent("€2,500.0030 daysnotify");
+    expect(within(rows[1] as HTMLElement).queryByRole("button")).toBeNull();
+    await user.click(card.getByRole("button", { name: "Change the default of ai-company/research" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    const limit = dialog.getByRole("textbox", { name: "Limit in GPU-hours" });
+    await user.clear(limit);
+    await user.type(limit, "12.5");
+    expect(await accessibilityFaults(document.body)).toEqual([]);
+    await user.click(dialog.getByRole("button", { name: "Save" }));
+    await waitFor(() =>
+      expect(sent).toEqual([
+        ["PATCH", { name: "start", limit: 12.5 * HOUR, window: "month", policy: "stop_starts" }],
+      ]),
+    );
+    await user.click(await card.findByRole("button", { name: "Remove the default of ai-company/research" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Remove" }));
+    await waitFor(() => expect(sent).toHaveLength(2));
+  });
+
+  // Planted: teams offered, too.
+  it("are made for a node above teams", async () => {
+    const sent: unknown[] = [];
+    const { user } = open("/budgets", { override: noting(sent) });
+    await user.click(await screen.findByRole("button", { name: "New default…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    await user.click(dialog.getByRole("combobox", { name: "Node" }));
+    expect(screen.queryByRole("option", { name: "ai-company/research/nlp" })).toBeNull();
+    await user.click(await screen.findByRole("option", { name: "ai-company/research" }));
+    await user.type(dialog.getByRole("textbox", { name: "Limit in GPU-hours" }), "7");
+    expect(dialog.getByText(/^tidegate budgets default set ai-company\/research --in gpu_hours --limit 7 /)).toBeInTheDocument();
+    await user.click(dialog.getByRole("button", { name: "Set default" }));
+    await waitFor(() =>
+      expect(sent).toMatchObject([["POST", { node: "ai-company/research", measure: "gpu_hours", limit: 7 * HOUR }]]),
+    );
+  });
+});

@@ -41,3 +41,14 @@ export const userCapsQuery = queryOptions({
       unwrap(client.GET("/api/v1/user-caps", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
     ),
 });
+
+/** The default budgets of a node and of nodes below it; of all nodes without one. */
+export function budgetDefaultsQuery(node: string | undefined) {
+  return queryOptions({
+    queryKey: ["reports", "budget-defaults", node ?? null],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(client.GET("/api/v1/budget-defaults", { params: { query: { node, limit: WHOLE_LIMIT, cursor } }, signal })),
+      ),
+  });
+}

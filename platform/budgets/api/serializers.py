@@ -8,11 +8,14 @@ from rest_framework import serializers
 
 from budgets.administration import BudgetEdit, NewBudget
 from budgets.models import (
+    DEFAULT_NAME_LENGTH_MAX,
     LIMIT_MAX,
+    NAME_LENGTH_MAX,
     ROLLING_DAYS_MAX,
     AlertKind,
     Budget,
     BudgetAlert,
+    BudgetDefault,
     BudgetState,
     Measure,
     Policy,
@@ -130,7 +133,7 @@ class BudgetAlertSerializer(serializers.ModelSerializer[BudgetAlert]):
 class BudgetUpdateSerializer(StrictSerializer):
     """A change of a budget. Missing settings stay."""
 
-    name = TextField(max_length=100, required=False)
+    name = TextField(max_length=NAME_LENGTH_MAX, required=False)
     limit = WholeNumberField(min_value=1, max_value=LIMIT_MAX, required=False, help_text=_UNITS)
     window = serializers.ChoiceField(
         choices=WindowKind.values, required=False, help_text=_WINDOW_HELP
@@ -152,7 +155,7 @@ class BudgetUpdateSerializer(StrictSerializer):
 class BudgetCreateSerializer(BudgetUpdateSerializer):
     """A new budget."""
 
-    name = TextField(max_length=100)
+    name = TextField(max_length=NAME_LENGTH_MAX)
     node = TextField(max_length=2_000, help_text="Path of the node whose subtree counts")
     user = TextField(
         max_length=150, required=False, allow_null=True, help_text="Username; null: everybody"
@@ -167,3 +170,64 @@ class BudgetCreateSerializer(BudgetUpdateSerializer):
         """Return whose it is and what it measures."""
         given = self.validated_data
         return NewBudget(given["node"], given.get("user"), given.get("pool"), given["measure"])
+
+
+class BudgetDefaultSerializer(serializers.ModelSerializer[BudgetDefault]):
+    """The budget that each team made below a node gets."""
+
+    name = serializers.CharField(help_text="A team's budget is called NAME of SLUG")
+    node = serializers.CharField(source="node.display_path")
+    measure = serializers.ChoiceField(choices=Measure.values)
+    limit = serializers.IntegerField(help_text=_UNITS)
+    currency = serializers.SerializerMethodField(help_text="Of a measure in money; else null")
+    window = serializers.ChoiceField(choices=WindowKind.values, help_text=_WINDOW_HELP)
+    rolling_days = serializers.IntegerField(
+        allow_null=True, help_text="Length of a rolling window: today and the days before"
+    )
+    policy = serializers.ChoiceField(choices=Policy.values, help_text=_POLICY_HELP)
+    can_edit = serializers.SerializerMethodField(help_text="Whether the caller may change it")
+    version = serializers.IntegerField(help_text='The ETag is "v" and this number, quoted')
+
+    class Meta:
+        model = BudgetDefault
+        fields = [
+            "id",
+            "name",
+            "node",
+            "measure",
+            "limit",
+            "currency",
+            "window",
+            "rolling_days",
+            "policy",
+            "can_edit",
+            "version",
+        ]
+
+    def get_currency(self, default: BudgetDefault) -> str | None:
+        """Return the currency of a default in money."""
+        currencies: dict[Any, str] = self.context["currencies"]
+        organization = default.node.organization_id
+        return currencies.get(organization) if default.measure == Measure.MONEY else None
+
+    def get_can_edit(self, default: BudgetDefault) -> bool:
+        """Return whether the caller may change it."""
+        may: bool = self.context["may_set"](default)
+        return may
+
+
+class BudgetDefaultUpdateSerializer(BudgetUpdateSerializer):
+    """A change of a default budget. Missing settings stay."""
+
+    name = TextField(max_length=DEFAULT_NAME_LENGTH_MAX, required=False)
+
+
+class BudgetDefaultCreateSerializer(BudgetDefaultUpdateSerializer):
+    """A default budget of a node without one."""
+
+    name = TextField(max_length=DEFAULT_NAME_LENGTH_MAX)
+    node = TextField(max_length=2_000, help_text="Path of the organization or department")
+    measure = serializers.ChoiceField(choices=Measure.values)
+    limit = WholeNumberField(min_value=1, max_value=LIMIT_MAX, help_text=_UNITS)
+    window = serializers.ChoiceField(choices=WindowKind.values, help_text=_WINDOW_HELP)
+    policy = serializers.ChoiceField(choices=Policy.values, help_text=_POLICY_HELP)

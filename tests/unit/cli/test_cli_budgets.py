@@ -163,3 +163,72 @@ def test_a_budget_is_removed_by_its_version(server: Server) -> None:
     server.routes[f"DELETE budgets/{BUDGET}"] = httpx.Response(204)
     server.run("budgets", "remove", "training")
     assert server.requests[-1].headers["if-match"] == '"v3"'
+
+
+DEFAULT = {
+    "id": BUDGET,
+    "name": "start",
+    "node": NODE,
+    "measure": "money",
+    "limit": 5_000_000_000_000,
+    "currency": "EUR",
+    "window": "rolling",
+    "rolling_days": 30,
+    "policy": "stop_starts",
+    "can_edit": True,
+    "version": 4,
+}
+
+
+def test_defaults_are_listed(server: Server) -> None:
+    server.routes["GET budget-defaults"] = {"items": [DEFAULT], "next": None}
+    assert server.run("budgets", "default", "list").out.splitlines() == [
+        "TEAMS BELOW          NAME   PERIOD   LIMIT         AT 100 %",
+        "ai-company/research  start  30 days  5,000.00 EUR  stop starts",
+    ]
+
+
+def test_the_default_of_a_node_is_changed_and_removed(server: Server) -> None:
+    """Amounts are in its own unit, and a node below has another. Planted: the first default."""
+    other = {**DEFAULT, "id": "0197a000-0000-7000-8000-00000000000b", "node": f"{NODE}/deep"}
+    server.routes["GET budget-defaults"] = {"items": [other, DEFAULT], "next": None}
+    server.routes[f"PATCH budget-defaults/{BUDGET}"] = DEFAULT
+    server.routes[f"DELETE budget-defaults/{BUDGET}"] = httpx.Response(204)
+    server.run("budgets", "default", "set", NODE, "--limit", "7", "--per", "year")
+    sent = server.requests[-1]
+    assert (json.loads(sent.content), sent.headers["if-match"]) == (
+        {"limit": 7_000_000_000, "window": "year"},
+        '"v4"',
+    )
+    server.run("budgets", "default", "remove", NODE)
+    assert server.requests[-1].headers["if-match"] == '"v4"'
+
+
+def test_a_first_default_is_made(server: Server) -> None:
+    server.routes["GET budget-defaults"] = {"items": [], "next": None}
+    server.routes["POST budget-defaults"] = DEFAULT
+    server.run("budgets", "default", "set", NODE, "--limit", "5", "--name", "start")
+    assert json.loads(server.requests[-1].content) == {
+        "name": "start",
+        "node": NODE,
+        "measure": "gpu_hours",
+        "window": "month",
+        "policy": "notify",
+        "limit": 18_000_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["set", "lab"], "lab has no default budget. To make it, give --limit."),
+        (["set", NODE], "Nothing to set: give --limit, --per, --at-limit or --name."),
+        (["remove", "lab"], "lab has no default budget, or you may not see it."),
+    ],
+)
+def test_impossible_defaults_are_refused(
+    server: Server, arguments: list[str], sentence: str
+) -> None:
+    server.routes["GET budget-defaults"] = {"items": [DEFAULT], "next": None}
+    ran = server.run("budgets", "default", *arguments)
+    assert (ran.exit_code, ran.err.strip()) == (2, f"Error: {sentence}")
