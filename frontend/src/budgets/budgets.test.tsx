@@ -192,8 +192,9 @@ describe("default budgets of new teams", () => {
     await user.click(await screen.findByRole("button", { name: "New default…" }));
     const dialog = within(await screen.findByRole("dialog"));
     await user.click(dialog.getByRole("combobox", { name: "Node" }));
+    const department = await screen.findByRole("option", { name: "ai-company/research" });
     expect(screen.queryByRole("option", { name: "ai-company/research/nlp" })).toBeNull();
-    await user.click(await screen.findByRole("option", { name: "ai-company/research" }));
+    await user.click(department);
     await user.type(dialog.getByRole("textbox", { name: "Limit in GPU-hours" }), "7");
     expect(dialog.getByText(/^tidegate budgets default set ai-company\/research --in gpu_hours --limit 7 /)).toBeInTheDocument();
     await user.click(dialog.getByRole("button", { name: "Set default" }));

@@ -200,6 +200,7 @@ def test_the_default_of_a_node_is_changed_and_removed(server: Server) -> None:
         {"limit": 7_000_000_000, "window": "year"},
         '"v4"',
     )
+    assert sent.url.path.endswith(f"/{BUDGET}")
     server.run("budgets", "default", "remove", NODE)
     assert server.requests[-1].headers["if-match"] == '"v4"'
 
