@@ -6,6 +6,7 @@ const DAY_MS = 86_400_000;
 const AMOUNTS = [
   "guaranteed_mgpu_s", "borrowed_mgpu_s", "unpaid_mgpu_s", "fault_mgpu_s",
   "guaranteed_cost_nano", "borrowed_cost_nano", "unpaid_cost_nano", "cost_nano", "unpriced_mgpu_s",
+  "commitment_mgpu_s", "commitment_cost_nano", "top_up_mgpu_s", "top_up_cost_nano", "showback_nano",
 ] as const;
 
 function midnight(day: string): string {
@@ -24,8 +25,8 @@ function split(row: GroupRow, days: readonly string[]): GroupRow[] {
 }
 
 /** Charges by dimensions, in their order. Each team has one user and uses one cluster; days are the only times. */
-export function theGroups(start: string, end: string, by: string[]): GroupedReport {
-  const whole = aChargeback(midnight(start), midnight(end));
+export function theGroups(start: string, end: string, by: string[], chargeback = aChargeback): GroupedReport {
+  const whole = chargeback(midnight(start), midnight(end));
   const count = Math.max(1, Math.round((Date.parse(whole.end) - Date.parse(whole.start)) / DAY_MS));
   const days = Array.from({ length: count }, (_, i) => iso(Date.parse(whole.start) + i * DAY_MS).slice(0, 10));
   const teams: GroupRow[] = whole.rows.map((row) => {

@@ -303,6 +303,23 @@ function FiguresOf({ report, totals }: { report: Chargeback; totals: Chargeback[
       {totals.fault_mgpu_s > 0 && (
         <Kpi value={formatGpuHours(totals.fault_mgpu_s)} label={`${hours} free`} context="faults" />
       )}
+      {totals.commitment_mgpu_s > 0 && (
+        <Kpi
+          value={formatGpuHours(totals.commitment_mgpu_s)}
+          label={`${hours} committed, used or not`}
+          context={cost(totals.commitment_cost_nano)}
+        />
+      )}
+      {totals.top_up_mgpu_s > 0 && (
+        <Kpi
+          value={formatGpuHours(totals.top_up_mgpu_s)}
+          label={`${hours} of minimums and increments`}
+          context={cost(totals.top_up_cost_nano)}
+        />
+      )}
+      {totals.showback_nano !== null && totals.showback_nano > 0 && (
+        <Kpi value={cost(totals.showback_nano)} label={`showback of ${totals.device.toUpperCase()}s`} context="not billed" />
+      )}
       {capacity.length === 0 ? (
         <Kpi
           value={formatGpuHours(usedMgpuS(totals))}

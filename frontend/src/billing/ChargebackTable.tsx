@@ -14,11 +14,13 @@ import {
   headOf,
   hoursUnder,
 } from "../ui/units";
+import { costColumns, type CostColumn, type Costs } from "./costs";
 import type { USAGE_CLASSES } from "./search";
 import { reconcile, totalsOf, usedMgpuS, type CurrencyReport, type DeviceTotals, type UsedByClass } from "./totals";
 
 type UsageClass = (typeof USAGE_CLASSES)[number];
-type Used = UsedByClass & Pick<DeviceTotals, "device">;
+type Used = UsedByClass & Costs & Pick<DeviceTotals, "device">;
+type Line = { name: string; used: Used | null; behind: BehindRow | null };
 
 /** Classes that have a column only where a row has such use. */
 const SOME = [
@@ -56,6 +58,15 @@ export function ChargebackTable({
   );
   const behindUse = (row: BehindRow | null, used: Used, text: string) =>
     linked(row, usedMgpuS(used), text);
+  const { parts, shown } = costColumns(rows);
+  const costColumn = ({ header, hint, nano }: CostColumn) => ({
+    header,
+    hint,
+    isRight: true,
+    only: "wide" as const,
+    cell: (row: (typeof rows)[number]) => formatCost(nano(row), currency),
+    total: ({ used }: Line) => formatCost(nano(used ?? totals), currency),
+  });
   const hours = (row: BehindRow | null, used: Used, usage?: UsageClass) => {
     const mgpuS = usage === undefined ? usedMgpuS(used) : used[`${usage}_mgpu_s`];
     return linked(row, mgpuS, hoursUnder(head, mgpuS, used.device), usage);
@@ -100,7 +111,7 @@ export function ChargebackTable({
             isRight: true,
             only: "wide" as const,
             cell: (row: (typeof rows)[number]) => hours(row, row, usage),
-            total: ({ used, behind }: { used: Used | null; behind: BehindRow | null }) =>
+            total: ({ used, behind }: Line) =>
               used && hours(behind, used, usage),
           })),
           {
@@ -120,15 +131,21 @@ export function ChargebackTable({
                 ? linked(behind, totals.jobs, formatCount(totals.jobs))
                 : behindUse(behind, used, formatCount(used.jobs)),
           },
+          ...parts.map(costColumn),
           {
             header: "Cost",
             isRight: true,
-            cell: (row) => behindUse(row, row, formatCost(row.cost_nano, currency)),
+            // A commitment has a cost without any job.
+            cell: (row) =>
+              usedMgpuS(row) === 0
+                ? formatCost(row.cost_nano, currency)
+                : behindUse(row, row, formatCost(row.cost_nano, currency)),
             total: ({ used, behind }) =>
               used === null
                 ? linked(behind, totals.jobs, formatCost(totals.cost_nano, currency))
                 : behindUse(behind, used, formatCost(used.cost_nano, currency)),
           },
+          ...shown.map(costColumn),
         ]}
       />
       <Check report={report} />

@@ -1,7 +1,7 @@
-import { Button, Select, TextInput } from "@mantine/core";
+import { Button, SegmentedControl, Select, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { useState, type ReactNode } from "react";
 
 import { may } from "../session/access";
 import type { Session } from "../api/types";
@@ -11,10 +11,11 @@ import { CliLine } from "../ui/CliLine";
 import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { capitalised, DEVICES, deviceTime, formatCost, formatCount, formatGpuHours, headOf, hoursUnder, type Device } from "../ui/units";
+import { costColumns, costsAgree, type CostColumn } from "./costs";
 import { groupsQuery, type Dimension, type GroupedReport, type GroupRow, type Narrowed } from "./groupQueries";
 import { DIMENSIONS, USAGE_CLASSES, type ChargebackJobsSearch } from "./search";
 import { StackChart } from "./StackChart";
-import { keyOf, stackOf } from "./stacks";
+import { keyOf, MEASURES, stackOf, type Measure } from "./stacks";
 import { usedMgpuS } from "./totals";
 
 /** Rows that the page shows; the CSV has all. */
@@ -61,6 +62,11 @@ export function GroupsCard({ narrowed }: { narrowed: Narrowed }) {
       </div>
     </Card>
   );
+}
+
+/** Groupings of jobs, which commitments lack. */
+function isOfJobs(dimension: Dimension): boolean {
+  return dimension === "user" || dimension === "cluster" || dimension === "priority_class";
 }
 
 function isTime(dimension: Dimension | undefined): boolean {
@@ -131,16 +137,44 @@ function Controls({ first, second }: { first: Dimension; second: Dimension | und
   );
 }
 
-/** The first grouping day by day, of the same use as the table. */
+/** The first grouping day by day, of the same use and costs as the table. */
 function Chart({ by, asked }: { by: readonly Dimension[]; asked: Narrowed }) {
   const name = by.find((each) => !isTime(each)) ?? "usage_class";
   const time = by.find((each) => isTime(each)) ?? "day";
   const report = useQuery(groupsQuery([name, time], asked));
+  const [wanted, setWanted] = useState<Measure>("hours");
   if (report.data === undefined || report.data.buckets.length < 2) return null;
   if (report.data.by[0] !== name || report.data.by[1] !== time) return null;
+  const { currency, totals } = report.data;
+  const choices = measuresOf(totals);
+  const measure = choices.includes(wanted) ? wanted : "hours";
+  const { title } = MEASURES[measure];
   return (
-    <StackChart stack={stackOf(report.data, name, time)} title={`GPU-hours by ${dimensionWords(name)} and ${time}`} />
+    <>
+      {choices.length > 1 && (
+        <SegmentedControl
+          className="fit"
+          aria-label="What the chart shows"
+          data={choices.map((value) => ({ value, label: MEASURES[value].title }))}
+          value={measure}
+          onChange={setWanted}
+        />
+      )}
+      <StackChart
+        stack={stackOf(report.data, name, time, measure)}
+        title={`${title}${measure === "showback" ? ", not billed," : ""} by ${dimensionWords(name)} and ${time}`}
+        unit={measure === "hours" ? "GPU-h" : ""}
+        format={measure === "hours" ? formatGpuHours : (nano) => formatCost(nano, currency)}
+      />
+    </>
   );
+}
+
+/** Costs have a chart of their own where some are not of use; costs in several currencies have none. */
+function measuresOf({ commitment_cost_nano, top_up_cost_nano, showback_nano }: GroupedReport["totals"]): Measure[] {
+  const isShown = (showback_nano ?? 0) > 0;
+  const hasExtras = (commitment_cost_nano ?? 0) + (top_up_cost_nano ?? 0) > 0;
+  return ["hours", ...(hasExtras || isShown ? (["cost"] as const) : []), ...(isShown ? (["showback"] as const) : [])];
 }
 
 function Groups({ report, asked }: { report: GroupedReport; asked: Narrowed }) {
@@ -161,6 +195,15 @@ function Groups({ report, asked }: { report: GroupedReport; asked: Narrowed }) {
       </Link>
     );
   };
+  const { parts, shown } = costColumns(report.rows);
+  const costColumn = ({ header, hint, nano }: CostColumn) => ({
+    header,
+    hint,
+    isRight: true,
+    only: "wide" as const,
+    cell: (row: GroupRow) => formatCost(nano(row), row.currency),
+    total: ({ of }: GroupTotal) => costOf(of, nano),
+  });
   const some = (["unpaid", "fault"] as const).filter((name) => report.rows.some((row) => row[`${name}_mgpu_s`] > 0));
   return (
     <div>
@@ -205,13 +248,15 @@ function Groups({ report, asked }: { report: GroupedReport; asked: Narrowed }) {
               total: ({ sums, device }) => hoursUnder(head, sums.all, device),
             },
             { header: "Jobs", isRight: true, only: "wide", cell: (row) => formatCount(row.jobs), sortBy: (row) => row.jobs },
+            ...parts.map(costColumn),
             {
               header: "Cost",
               isRight: true,
               cell: (row) => link(row, formatCost(row.cost_nano, row.currency), usedMgpuS(row)),
               sortBy: (row) => row.cost_nano,
-              total: ({ costs }) => costs.map(({ currency, nano }) => formatCost(nano, currency)).join(" + "),
+              total: ({ of }) => costOf(of, (row) => BigInt(row.cost_nano)),
             },
+            ...shown.map(costColumn),
           ]}
         />
       </div>
@@ -229,15 +274,25 @@ interface GroupTotal {
   device: Device;
   title: string;
   sums: Record<"guaranteed" | "borrowed" | "unpaid" | "fault" | "all", bigint>;
-  costs: readonly { currency: string | null; nano: bigint }[];
+  of: readonly GroupRow[];
 }
 
-/** The sums of the rows for each kind of devices, with costs by currency. */
+/** The sum of a cost in each currency: "€5.00 + $7.00". */
+function costOf(rows: readonly GroupRow[], nano: (row: GroupRow) => bigint): string {
+  return [...new Set(rows.map(({ currency }) => currency))]
+    .map((currency) => {
+      const own = rows.filter((row) => row.currency === currency);
+      return formatCost(own.reduce((sum, row) => sum + nano(row), 0n), currency);
+    })
+    .join(" + ");
+}
+
+/** The sums of the rows for each kind of devices. */
 export function byDevice(rows: readonly GroupRow[]): GroupTotal[] {
   return DEVICES.map((device) => ({ device, of: rows.filter((row) => row.device === device) }))
     .filter(({ of }) => of.length > 0)
     .map(({ device, of }, _, all) => {
-      const sum = (value: (row: GroupRow) => number, from = of) => from.reduce((sum, row) => sum + BigInt(value(row)), 0n);
+      const sum = (value: (row: GroupRow) => number) => of.reduce((sum, row) => sum + BigInt(value(row)), 0n);
       return {
         device,
         title: all.length > 1 ? `Total of ${device === "gpu" ? "GPUs" : "cores"}` : "Total",
@@ -248,10 +303,7 @@ export function byDevice(rows: readonly GroupRow[]): GroupTotal[] {
           fault: sum((row) => row.fault_mgpu_s),
           all: sum(usedMgpuS),
         },
-        costs: [...new Set(of.map(({ currency }) => currency))].map((currency) => ({
-          currency,
-          nano: sum((row) => row.cost_nano, of.filter((row) => row.currency === currency)),
-        })),
+        of,
       };
     });
 }
@@ -264,13 +316,18 @@ export function GroupsCheck({ report }: { report: GroupedReport }) {
     0n,
   );
   const segments = BigInt(report.check.segments_mgpu_s);
-  return report.check.is_equal && rows === segments ? (
+  const costsSum = report.by_currency.every(({ currency, totals }) =>
+    costsAgree(report.rows.filter((row) => row.currency === currency), totals),
+  );
+  const hasCommitments = report.rows.some((row) => row.commitment_cost_nano > 0);
+  return report.check.is_equal && rows === segments && costsSum ? (
     <p className="check">
       Sum of classes {formatGpuHours(rows)} h = segments {formatGpuHours(segments)} h{" "}
       <b className="good-text">
         <span aria-hidden="true">✓</span> equal
       </b>{" "}
       · days of {report.time_zone}
+      {hasCommitments && report.by.some(isOfJobs) && " · commitments belong to teams, not to jobs: see (none)"}
     </p>
   ) : (
     <p className="check bad-text" role="alert">

@@ -1,12 +1,22 @@
 import { DataTable } from "../ui/DataTable";
-import { formatGpuHours } from "../ui/units";
 import type { Stack } from "./stacks";
 
 const WIDTH = 1180;
 const HEIGHT = 170;
 
 /** Stacked bars, one for each day: the same numbers as the table under them. */
-export function StackChart({ stack, title }: { stack: Stack; title: string }) {
+export function StackChart({
+  stack,
+  title,
+  unit,
+  format,
+}: {
+  stack: Stack;
+  title: string;
+  /** The unit of the numbers; "" where they say it themselves. */
+  unit: string;
+  format: (value: bigint) => string;
+}) {
   const sums = stack.bars.map(({ values }) => values.reduce((sum, value) => sum + value, 0n));
   const most = Number(sums.reduce((most, sum) => (sum > most ? sum : most), 1n)) * 1.05;
   const step = WIDTH / Math.max(1, stack.bars.length);
@@ -26,7 +36,7 @@ export function StackChart({ stack, title }: { stack: Stack; title: string }) {
           return (
             <g key={label}>
               <title>
-                {`${label}: ${stack.series.map((name, at) => `${name} ${formatGpuHours(values[at] ?? 0n)}`).join(", ")} GPU-h`}
+                {`${label}: ${stack.series.map((name, at) => `${name} ${format(values[at] ?? 0n)}`).join(", ")} ${unit}`.trim()}
               </title>
               {values.map((value, at) => {
                 const height = (Number(value) / most) * HEIGHT;
@@ -64,7 +74,7 @@ export function StackChart({ stack, title }: { stack: Stack; title: string }) {
         <summary>Table of the chart</summary>
         <div className="scrolls" role="group" aria-label={`${title}, as a table`} tabIndex={0}>
           <DataTable
-            label={`${title}, GPU-h`}
+            label={unit === "" ? title : `${title}, ${unit}`}
             rows={stack.bars}
             rowKey={({ label }) => label}
             columns={[
@@ -72,7 +82,7 @@ export function StackChart({ stack, title }: { stack: Stack; title: string }) {
               ...stack.series.map((name, at) => ({
                 header: name,
                 isRight: true,
-                cell: ({ values }: Stack["bars"][number]) => formatGpuHours(values[at] ?? 0n),
+                cell: ({ values }: Stack["bars"][number]) => format(values[at] ?? 0n),
               })),
             ]}
           />

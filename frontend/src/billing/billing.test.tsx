@@ -193,7 +193,8 @@ describe("a report of cores and GPUs", () => {
     const [sums] = report.by_currency;
     if (!sums) throw new Error("the mock has a currency");
     sums.totals_by_device = sums.totals_by_device.filter(({ device }) => device === "cpu");
-    sums.totals = { ...sums.totals, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000, cost_nano: 0 };
+    const costs = { guaranteed_cost_nano: 0, borrowed_cost_nano: 0, cost_nano: 0 };
+    sums.totals = { ...sums.totals, guaranteed_mgpu_s: 7_200_000, borrowed_mgpu_s: 3_600_000, ...costs };
     sums.check = { segments_mgpu_s: 10_800_000, rows_mgpu_s: 10_800_000, is_equal: true };
     Object.assign(report, { totals: sums.totals, totals_by_device: sums.totals_by_device, check: sums.check });
     open("/chargeback?period=last-month", { override: withReport(report) });

@@ -74,7 +74,7 @@ describe("the groups of a report", () => {
 describe("the chart of the groups", () => {
   it.each(["team", "department", "usage_class"])("has the same numbers as the table: by %s", (name) => {
     const table = theGroups(...OCTOBER, [name]);
-    const chart = stackOf(theGroups(...OCTOBER, [name, "day"]), name, "day");
+    const chart = stackOf(theGroups(...OCTOBER, [name, "day"]), name, "day", "hours");
     const [total] = byDevice(table.rows);
     const sums = chart.series.map((_, at) => chart.bars.reduce((sum, { values }) => sum + (values[at] ?? 0n), 0n));
     expect(sums.reduce((sum, each) => sum + each, 0n)).toBe(total?.sums.all);
@@ -91,7 +91,7 @@ describe("the chart of the groups", () => {
     const [first] = report.rows;
     if (!first) throw new Error("the mock has use");
     const more = ["x", "y"].map((team) => ({ ...first, keys: { ...first.keys, team }, guaranteed_mgpu_s: 5, borrowed_mgpu_s: 0 }));
-    const stack = stackOf({ ...report, rows: [...report.rows, ...more] }, "team", "day");
+    const stack = stackOf({ ...report, rows: [...report.rows, ...more] }, "team", "day", "hours");
     expect(stack.series).toHaveLength(SERIES_MAX + 1);
     expect(stack.series.at(-1)).toBe(OTHERS);
     expect(stack.bars[0]?.values.at(-1)).toBe(10n);

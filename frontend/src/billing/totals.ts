@@ -1,4 +1,5 @@
 import type { Chargeback, ChargebackRow } from "../api/types";
+import { costsAgree } from "./costs";
 
 type CurrencySums = Chargeback["by_currency"][number];
 
@@ -40,17 +41,16 @@ export interface Sums {
   borrowedMgpuS: bigint;
   unpaidMgpuS: bigint;
   faultMgpuS: bigint;
-  guaranteedCostNano: bigint;
-  borrowedCostNano: bigint;
-  costNano: bigint;
 }
 
-/**
- * Adds the rows of teams up again, exactly, to hold them against what the server says. Rows of
- * organizations and departments are sums of their teams already.
- */
+/** The rows of teams. Those of organizations and departments are sums of their teams already. */
+function teamsOf(rows: readonly ChargebackRow[]): readonly ChargebackRow[] {
+  return rows.filter((row) => row.node_kind === "team");
+}
+
+/** Adds the rows of teams up again, exactly, to hold them against what the server says. */
 export function sumRows(rows: readonly ChargebackRow[]): Sums {
-  const teams = rows.filter((row) => row.node_kind === "team");
+  const teams = teamsOf(rows);
   const sum = (value: (row: ChargebackRow) => number) =>
     teams.reduce((total, row) => total + BigInt(value(row)), 0n);
   return {
@@ -58,9 +58,6 @@ export function sumRows(rows: readonly ChargebackRow[]): Sums {
     borrowedMgpuS: sum((row) => row.borrowed_mgpu_s),
     unpaidMgpuS: sum((row) => row.unpaid_mgpu_s),
     faultMgpuS: sum((row) => row.fault_mgpu_s),
-    guaranteedCostNano: sum((row) => row.guaranteed_cost_nano),
-    borrowedCostNano: sum((row) => row.borrowed_cost_nano),
-    costNano: sum((row) => row.cost_nano),
   };
 }
 
@@ -71,7 +68,7 @@ export interface Reconciliation {
   rowsMgpuS: bigint;
 }
 
-/** Are the metered segments, the rows and the totals one and the same, to the milli-GPU-second? */
+/** Are the metered segments, the rows and the totals one and the same, to the milli-GPU-second and its cost? */
 export function reconcile(report: CurrencyReport): Reconciliation {
   const sums = sumRows(report.rows);
   const rowsMgpuS = sums.guaranteedMgpuS + sums.borrowedMgpuS + sums.unpaidMgpuS + sums.faultMgpuS;
@@ -82,7 +79,7 @@ export function reconcile(report: CurrencyReport): Reconciliation {
     isEqual:
       report.check.is_equal &&
       segmentsMgpuS === rowsMgpuS &&
-      sums.costNano === BigInt(report.totals.cost_nano) &&
+      costsAgree(teamsOf(report.rows), report.totals) &&
       sums.guaranteedMgpuS === BigInt(report.totals.guaranteed_mgpu_s) &&
       sums.borrowedMgpuS === BigInt(report.totals.borrowed_mgpu_s) &&
       sums.unpaidMgpuS === BigInt(report.totals.unpaid_mgpu_s) &&
