@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -12,12 +12,19 @@ from billing.charges import charges_of
 from billing.periods import Period
 from exports.closed_tables import CLOSED_COLUMNS, closed_batches
 from exports.focus_tables import Billing, billing_period, cost_and_usage, focus_rows
+from exports.invoice_tables import invoice_batches, invoice_detail
 from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
 from exports.tables import CHARGE_COLUMNS, Column
 from periods.models import BillingPeriod
 from tenants.access import Actor
 from tenants.places import visible_place
 from tenants.roles import Permission
+
+#: Datasets whose rows the closing of a month or the issuing of a statement stored.
+_STORED: Mapping[str, Callable[[Export], Iterator[Sequence[Any]]]] = {
+    ExportDataset.CLOSED_CHARGES: closed_batches,
+    ExportDataset.FOCUS_INVOICE_DETAIL: invoice_batches,
+}
 
 
 def columns_of(export: Export) -> Sequence[Column]:
@@ -28,6 +35,8 @@ def columns_of(export: Export) -> Sequence[Column]:
         return CLOSED_COLUMNS
     if export.dataset == ExportDataset.FOCUS_BILLING_PERIOD:
         return billing_period(_billing(export))
+    if export.dataset == ExportDataset.FOCUS_INVOICE_DETAIL:
+        return invoice_detail(_billing(export))
     return cost_and_usage(_billing(export))
 
 
@@ -55,10 +64,10 @@ def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], i
         # All cells of the one row are known without it.
         yield [None], PERMILLE
         return
-    if export.dataset == ExportDataset.CLOSED_CHARGES:
+    if export.dataset in _STORED:
         visible_place(actor, path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
-        for closed in closed_batches(export):
-            yield closed, 0
+        for stored in _STORED[export.dataset](export):
+            yield stored, 0
         return
     charges = charges_of(
         actor=actor,

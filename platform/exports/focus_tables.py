@@ -66,7 +66,10 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         text("CommitmentDiscountStatus", _commitment_status),
         text("CommitmentDiscountType", lambda row: _commitment_id(row) and "Guaranteed Quota"),
         decimal("ConsumedQuantity", _consumed_hours, _QUANTITY),
-        text("ConsumedUnit", lambda row: None if _consumed_hours(row) is None else _unit(row)),
+        text(
+            "ConsumedUnit",
+            lambda row: None if _consumed_hours(row) is None else quantity_unit(row),
+        ),
         decimal("ContractedCost", lambda row: row.contracted_cost_nano),
         decimal("ContractedUnitPrice", _unit_price, _UNIT_PRICE),
         decimal("EffectiveCost", lambda row: row.effective_cost_nano),
@@ -79,7 +82,7 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
             _pricing_category,
         ),
         decimal("PricingQuantity", _hours, _QUANTITY),
-        text("PricingUnit", _unit),
+        text("PricingUnit", quantity_unit),
         text("RegionId", lambda row: row.cluster or None),
         text("RegionName", lambda row: row.cluster or None),
         text("ResourceId", _of_attempt(lambda row: f"urn:tidegate:attempt:{row.attempt_id}")),
@@ -181,8 +184,13 @@ _DESCRIPTIONS = {
 }
 
 
+def charged_for(usage_class: str) -> str:
+    """Return what a charge of the class is for, such as "Guaranteed use of". A pool follows."""
+    return _DESCRIPTIONS.get(usage_class, f"{usage_class.capitalize()} use of")
+
+
 def _description(row: Charge) -> str:
-    what = _DESCRIPTIONS.get(row.usage_class, f"{row.usage_class.capitalize()} use of")
+    what = charged_for(row.usage_class)
     priced = "" if row.price_nano is not None else ", without a price"
     billed = ", showback: not billed" if row.mode == PriceMode.SHOWBACK else ""
     return f"{what} {row.pool}{priced}{billed}"
@@ -198,7 +206,8 @@ def _consumed_hours(row: Charge) -> int | None:
     return div_half_even(row.mgpu_s * 10**_QUANTITY, MGPU_S_PER_GPU_HOUR)
 
 
-def _unit(row: Charge) -> str:
+def quantity_unit(row: Any) -> str:
+    """Return the unit of quantities of a row with a `device`."""
     return "GPU-Hours" if row.device == DeviceKind.GPU else "Core-Hours"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from billing.charges import Charge
 from exports.closed_tables import ClosedCharge
+from exports.invoice_tables import InvoiceLine
 from exports.models import Export
 from exports.tables import Column
 
@@ -34,7 +35,7 @@ class Sums:
         """Count the rows, and add them up where they are charges."""
         self.rows += len(rows)
         for row in rows:
-            if not isinstance(row, Charge | ClosedCharge):
+            if not isinstance(row, Charge | ClosedCharge | InvoiceLine):
                 continue
             key = (row.currency or "", row.device)
             sums = self._groups.get(key)

@@ -33,10 +33,18 @@ class ExportDataset(models.TextChoices):
     CLOSED_CHARGES = "closed_charges"
     FOCUS_COST_AND_USAGE = "focus_cost_and_usage"
     FOCUS_BILLING_PERIOD = "focus_billing_period"
+    #: The lines of issued statements and of credit notes.
+    FOCUS_INVOICE_DETAIL = "focus_invoice_detail"
 
 
 #: Datasets of FOCUS. Each file is of one month of the organization's time zone.
-FOCUS_DATASETS = frozenset({ExportDataset.FOCUS_COST_AND_USAGE, ExportDataset.FOCUS_BILLING_PERIOD})
+FOCUS_DATASETS = frozenset(
+    {
+        ExportDataset.FOCUS_COST_AND_USAGE,
+        ExportDataset.FOCUS_BILLING_PERIOD,
+        ExportDataset.FOCUS_INVOICE_DETAIL,
+    }
+)
 
 
 class ExportFormat(models.TextChoices):

@@ -53,8 +53,8 @@ def request_export(
     """Store a request, which a worker carries out within seconds.
 
     The actor needs the rights to see the costs and the jobs of the node. Raises InvalidRequest for
-    a period as `period_of`, for a FOCUS file of other than a month, and for charges of closed
-    months where one is open. Raises NotFound and
+    a period as `period_of`, and for a FOCUS file of other than a month. The same goes for
+    invoices of one pool, and for charges of closed months where one is open. Raises NotFound and
     Forbidden as `charges_of`, and Conflict where too many exports of the organization are not
     finished.
     """
@@ -72,6 +72,11 @@ def request_export(
     )
     if dataset == ExportDataset.CLOSED_CHARGES:
         _refuse_open_months(period, organization)
+    if dataset == ExportDataset.FOCUS_INVOICE_DETAIL and pool_name:
+        raise InvalidRequest(
+            "An invoice has all of its lines. Leave the pool out.",
+            errors=[FieldError("/pool", "does not go with invoices")],
+        )
     if dataset in FOCUS_DATASETS:
         _refuse_other_than_a_month(period, organization)
         PseudonymKey.objects.get_or_create(

@@ -56,11 +56,24 @@ UNIQUE: Mapping[str, tuple[str, ...]] = {
     "ContractCommitment": ("ContractCommitmentId", "ContractCommitmentPeriodStart"),
     "InvoiceDetail": ("InvoiceIssuerName", "InvoiceId", "InvoiceDetailId"),
 }
+#: Our own column: what an invoice sums to, as it was issued.
+TOTAL = "x_InvoiceTotal"
 _ONE_PARENT: Mapping[str, tuple[tuple[str, str], ...]] = {
     "CostAndUsage": (
         ("SkuPriceId", "SkuId"),
         ("BillingAccountId", "BillingAccountName"),
         ("ResourceId", "ResourceType"),
+    ),
+    "InvoiceDetail": tuple(
+        ("InvoiceId", name)
+        for name in (
+            "BillingCurrency",
+            "InvoiceIssueDate",
+            "InvoiceIssueStatus",
+            "PaymentDueDate",
+            "PaymentTerms",
+            TOTAL,
+        )
     ),
 }
 
@@ -83,6 +96,8 @@ GENERAL: Mapping[str, str] = {
     "SET-UNIQUE": "Ids occur once",
     "SET-PARENT": "An id has one parent and one name",
     "SET-COMMITMENT": "Used and unused parts of a commitment have the cost of its purchase",
+    "SET-INVOICE": "The lines of an invoice sum to its x_InvoiceTotal",
+    "SET-CREDIT": "Lines that adjust another invoice take back no more than it bills",
 }
 
 
@@ -200,9 +215,13 @@ class _Sets:
     def __init__(self, dataset: str) -> None:
         self._unique = UNIQUE.get(dataset)
         self._seen: set[tuple[str | None, ...]] = set()
-        self._parents: dict[tuple[str, str], str | None] = {}
+        self._parents: dict[tuple[str, str, str], str | None] = {}
         self._pairs = _ONE_PARENT.get(dataset, ())
         self._commitments: dict[str, list[Decimal | None]] = {}
+        #: What each invoice bills, what it was issued with, and what adjusts it.
+        self._billed: dict[str, Decimal] = {}
+        self._issued: dict[str, Decimal] = {}
+        self._adjusted: dict[str, Decimal] = {}
 
     def faults(self, row: Row) -> Iterator[tuple[str, str]]:
         if self._unique is not None:
@@ -215,11 +234,13 @@ class _Sets:
             value = row.get(child)
             if value is None:
                 continue
+            pair = (child, parent, value)
             if len(self._parents) < _REMEMBERED_MAX:
-                self._parents.setdefault((child, value), row.get(parent))
-            if self._parents.get((child, value), row.get(parent)) != row.get(parent):
+                self._parents.setdefault(pair, row.get(parent))
+            if self._parents.get(pair, row.get(parent)) != row.get(parent):
                 yield "SET-PARENT", f"{child} {value}"
         self._sum_commitment(row)
+        self._sum_invoice(row)
 
     def _sum_commitment(self, row: Row) -> None:
         name = row.get("CommitmentDiscountId")
@@ -233,8 +254,29 @@ class _Sets:
         sums = self._commitments.setdefault(name, [None, None])
         sums[place] = (sums[place] or Decimal(0)) + (number_in(row, cost) or 0)
 
+    def _sum_invoice(self, row: Row) -> None:
+        invoice, original = row.get("InvoiceId"), row.get("ReferenceInvoiceId")
+        if invoice is None or original is None:
+            return
+        if invoice not in self._billed and len(self._billed) == _REMEMBERED_MAX:
+            return
+        cost = number_in(row, "BilledCost") or Decimal(0)
+        self._billed[invoice] = self._billed.get(invoice, Decimal(0)) + cost
+        if (total := number_in(row, TOTAL)) is not None:
+            self._issued[invoice] = total
+        if original != invoice:
+            self._adjusted[original] = self._adjusted.get(original, Decimal(0)) + cost
+
     def faults_at_end(self) -> Iterator[tuple[str, str]]:
         for name, (bought, used) in sorted(self._commitments.items()):
             # A file of a part of the commitment's term has only one of them.
             if bought is not None and used is not None and bought != used:
                 yield "SET-COMMITMENT", f"{name}: bought {bought}, used and unused {used}"
+        for invoice, total in sorted(self._issued.items()):
+            if self._billed[invoice] != total:
+                yield "SET-INVOICE", f"{invoice}: lines {self._billed[invoice]}, total {total}"
+        for invoice, change in sorted(self._adjusted.items()):
+            # The original may be in the file of another month.
+            billed = self._billed.get(invoice)
+            if billed is not None and (billed + change) * billed < 0:
+                yield "SET-CREDIT", f"{invoice}: billed {billed}, adjusted by {change}"

@@ -4407,9 +4407,10 @@ export interface components {
          *     * `closed_charges` - Closed Charges
          *     * `focus_cost_and_usage` - Focus Cost And Usage
          *     * `focus_billing_period` - Focus Billing Period
+         *     * `focus_invoice_detail` - Focus Invoice Detail
          * @enum {string}
          */
-        DatasetEnum: "charges" | "closed_charges" | "focus_cost_and_usage" | "focus_billing_period";
+        DatasetEnum: "charges" | "closed_charges" | "focus_cost_and_usage" | "focus_billing_period" | "focus_invoice_detail";
         /** @description The balance at the end of a day. */
         DayBalance: {
             balance_ugpu_s: number;
@@ -4959,12 +4960,13 @@ export interface components {
              */
             as_of?: string | null;
             /**
-             * @description charges: use and cost of each attempt, usage class and UTC day. closed_charges: charges of closed months as they were billed, with corrections; the file never changes. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms
+             * @description charges: use and cost of each attempt, usage class and UTC day. closed_charges: charges of closed months as they were billed, with corrections; the file never changes. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms. focus_invoice_detail: lines of the statements and credit notes issued until as_of
              *
              *     * `charges` - Charges
              *     * `closed_charges` - Closed Charges
              *     * `focus_cost_and_usage` - Focus Cost And Usage
              *     * `focus_billing_period` - Focus Billing Period
+             *     * `focus_invoice_detail` - Focus Invoice Detail
              * @default charges
              */
             dataset?: components["schemas"]["DatasetEnum"];

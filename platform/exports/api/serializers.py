@@ -126,8 +126,9 @@ class ExportCreateSerializer(StrictSerializer):
         default=ExportDataset.CHARGES,
         help_text="charges: use and cost of each attempt, usage class and UTC day. "
         "closed_charges: charges of closed months as they were billed, with corrections; the file "
-        "never changes. focus_...: a "
-        "dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms",
+        "never changes. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time "
+        "zone; users are pseudonyms. focus_invoice_detail: lines of the statements and credit "
+        "notes issued until as_of",
     )
     format = serializers.ChoiceField(
         choices=ExportFormat.choices,
