@@ -42,7 +42,9 @@ def cost_of_attempt(attempt: MeteredAttempt) -> AttemptCost | None:
     return AttemptCost(int(mgpu_s), int(cost_nano))
 
 
+# The commitment of its team is no charge of the attempt.
 _COST = f"""
 WITH {ACCOUNTS}, {rated("AND a.id = %(attempt)s")}
 SELECT COALESCE(SUM(r.mgpu_s), 0), COALESCE(SUM(r.cost_nano), 0) FROM rated r
+WHERE r.attempt_id = %(attempt)s
 """  # noqa: S608 - made of constants only

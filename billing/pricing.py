@@ -218,7 +218,8 @@ def add_terms(
 ) -> PoolTerms:
     """Add terms of a pool during `[start, end)`. Times and refusals are those of `add_rate_line`.
 
-    Raises InvalidRequest also for values out of range.
+    Raises InvalidRequest also for values out of range, and Conflict also for a past in which the
+    pool had prices: those applied as they were.
     """
     card = _changeable(card_id, actor)
     now = now.replace(microsecond=0)
@@ -231,6 +232,12 @@ def add_terms(
         added_by=actor.user.login,
     )
     _set_pool(terms, pool_name, values.errors())
+    past_prices = card.lines.filter(Q(end=None) | Q(end__gt=terms.start), pool=terms.pool)
+    if terms.start < now and past_prices.filter(start__lt=now).exists():
+        raise Conflict(
+            f"{terms.pool.name} had prices then. What has applied never changes. Choose a start "
+            "from now on."
+        )
     return add_rule(
         terms,
         _terms_like(terms),

@@ -114,7 +114,8 @@ CROSS JOIN LATERAL (
 WHERE r.account IS NOT NULL GROUP BY r.account, m.user_id
 """  # noqa: S608 - made of constants only
 
+# Commitments are their team's, and no job's.
 _SPENT_BY_JOB = f"""
 WITH {ACCOUNTS}, {rated("AND a.job_id = ANY(%(jobs)s)")}
-SELECT job_id, SUM(cost_nano) FROM rated GROUP BY job_id
+SELECT job_id, SUM(cost_nano) FROM rated WHERE job_id IS NOT NULL GROUP BY job_id
 """  # noqa: S608 - made of constants only

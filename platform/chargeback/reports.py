@@ -31,8 +31,8 @@ from chargeback.grouping_sql import nodes_parameter, statement
 from clusters.models import Cluster, Pool
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
-from tenants.access import Actor
-from tenants.models import Node, User
+from tenants.access import PLATFORM, Actor
+from tenants.models import Node, NodeKind, User
 from tenants.places import Place, placed_between, visible_place
 from tenants.roles import Permission
 
@@ -212,16 +212,16 @@ def grouped_report(
 
 
 def zone_for(actor: Actor, node_path: str | None) -> ZoneInfo:
-    """Return the zone of the node's organization, or of the only one of the actor.
+    """Return the zone of the node's organization, or of the only one whose costs the actor sees.
 
     It is UTC for several organizations.
     """
     paths = [node_path] if node_path is not None else actor.prefixes(Permission.VIEW_COSTS)
-    slugs = {path.split("/")[0] for path in paths}
-    if len(slugs) != 1:
-        return _UTC
-    organization = Node.objects.filter(path=f"{slugs.pop()}/").first()
-    return _UTC if organization is None else zone_of(organization.pk)
+    organizations = Node.objects.filter(kind=NodeKind.ORGANIZATION)
+    if PLATFORM not in paths:
+        organizations = organizations.filter(path__in={f"{path.split('/')[0]}/" for path in paths})
+    found = list(organizations[:2])
+    return zone_of(found[0].pk) if len(found) == 1 else _UTC
 
 
 def _check(by: Sequence[Dimension]) -> None:

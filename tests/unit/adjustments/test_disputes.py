@@ -16,6 +16,7 @@ from adjustments.disputes import (
 )
 from adjustments.models import Adjustment, Dispute
 from audit.models import AuditEvent
+from billing.models import RateCard
 from builders.adjustment_builders import (
     CHARGE_NANO,
     a_charged_attempt,
@@ -25,7 +26,7 @@ from builders.adjustment_builders import (
     priced,
 )
 from builders.api_callers import by_token
-from builders.billing_builders import DAY, a_metered_attempt
+from builders.billing_builders import DAY, a_metered_attempt, terms_of
 from builders.portal_builders import NOW, Company, a_company, an_actor
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from tenants.access import Actor
@@ -81,6 +82,13 @@ def test_an_accepted_dispute_refunds_the_charge_once(
         open_dispute(attempt.pk, "more", actor=lena, now=LATER)
     events = AuditEvent.objects.filter(action__startswith="dispute.").order_by("id")
     assert [event.action for event in events] == ["dispute.opened", "dispute.accepted"]
+
+
+def test_the_commitment_of_the_team_is_not_disputed(company: Company, lena: Actor) -> None:
+    """The use of the attempt is inside of the guarantee, and costs nothing beyond it."""
+    terms_of(RateCard.objects.get(organization=company.organization), "commitment")
+    with pytest.raises(Conflict, match="no charge to dispute"):
+        open_dispute(a_charged_attempt(company).pk, "why", actor=lena, now=LATER)
 
 
 def test_a_part_is_refunded_and_never_more_than_the_charge(

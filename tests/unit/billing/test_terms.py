@@ -464,6 +464,16 @@ def test_terms_are_scheduled_and_never_changed_where_they_stood() -> None:
         end_terms(card.pk, first.pk, None, actor=stranger, now=FUTURE)
 
 
+def test_terms_change_no_past_that_had_prices() -> None:
+    """The pool was pay-per-use then, without a row that says so. Against: showback since October,
+    and a month that cost 48.00 costs nothing."""
+    company = a_company()
+    card, fin = a_rate_card(company.organization), finance_of(company)
+    with pytest.raises(Conflict, match=r"h100 had prices then\. What has applied never changes\."):
+        add(card, fin, "showback", FUTURE - timedelta(days=9))
+    assert add(card, fin, "showback", None).start == FUTURE
+
+
 def test_values_out_of_range_are_refused_with_their_ranges() -> None:
     company = a_company()
     card = a_rate_card(company.organization, {})

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
+from billing.models import RateCard
 from billing.spending import cost_of_jobs
 from builders.api_callers import by_token
-from builders.billing_builders import a_metered_attempt, a_rate_card, at
+from builders.billing_builders import a_metered_attempt, a_rate_card, at, terms_of
 from builders.cast import Cast, a_cast
 from builders.clocks import ClockAt
 from builders.job_builders import a_body, a_job, an_attempt
@@ -82,6 +83,15 @@ def test_a_job_gets_its_notice_when_its_charge_reaches_the_cap(
     assert list(events) == ["cost_cap_reached"]
     # It is asked once.
     assert stop_at_cost_caps(due + timedelta(seconds=30)) == 0
+
+
+def test_the_commitment_of_the_team_counts_for_no_job(company: Company, cast: Cast) -> None:
+    """Use inside of the guarantee costs nothing beyond it. Against: one such job, and no cap of
+    any job held."""
+    attempt = running(company, cast, 40 * EURO)
+    terms_of(RateCard.objects.get(organization=company.organization), "commitment", start=START_S)
+    assert cost_of_jobs([attempt.job_id], NOW + HOUR) == {attempt.job_id: 0}
+    assert stop_at_cost_caps(NOW + 10 * HOUR) == 0
 
 
 def test_earlier_attempts_count(company: Company, cast: Cast) -> None:
