@@ -107,21 +107,22 @@ GROUP BY a.organization_id
 
 
 # The parts of a segment in each bucket of time. `buckets` are the starts of the buckets, in epoch
-# seconds; the first one is the start of the period.
+# seconds; the first one is the start of the period. `bucket_numbers` count them from 1: the planner
+# expects ten rows of a slice of an array, and a thousand of a series.
 _BUCKETS = """
-CROSS JOIN LATERAL generate_series(
-    width_bucket(GREATEST(date_part('epoch', s.start)::bigint, c.since_s), %(buckets)s::bigint[]),
-    width_bucket(
+CROSS JOIN LATERAL unnest((%(bucket_numbers)s::integer[])[
+    width_bucket(GREATEST(date_part('epoch', s.start)::bigint, c.since_s), %(buckets)s::bigint[])
+    :width_bucket(
         date_part('epoch', LEAST(s."end", c.until_at))::bigint - 1, %(buckets)s::bigint[]
     )
-) AS bucket
+]) AS bucket
 """
 
 _SPAN_BUCKETS = """
-CROSS JOIN LATERAL generate_series(
-    width_bucket(c.since_s, %(buckets)s::bigint[]),
-    width_bucket(c.until_s - 1, %(buckets)s::bigint[])
-) AS bucket
+CROSS JOIN LATERAL unnest((%(bucket_numbers)s::integer[])[
+    width_bucket(c.since_s, %(buckets)s::bigint[])
+    :width_bucket(c.until_s - 1, %(buckets)s::bigint[])
+]) AS bucket
 """
 
 

@@ -172,6 +172,7 @@ def grouped_report(
             **scope.numbers(by),
             "priced_at": priced_at,
             "buckets": [int(bucket.start.timestamp()) for bucket in buckets],
+            "bucket_numbers": list(range(1, len(buckets) + 1)),
             "classes": [number for number, name in CLASSES.items() if narrowed.covers(name)],
             "rows_max": ROWS_MAX + 1,
         },
