@@ -138,15 +138,20 @@ commitments AS (
 
 #: CTEs up to `top_ups`: what an attempt that ended in the period lacks of the minimum or of a whole
 #: increment, in the classes and at the prices of its last second. Attempts with a fault have none.
+#: `ended` stands apart: without such terms, which is usual, the planner then reads no use for it.
 TOP_UPS = f"""
-ended AS (
+rounding_terms AS MATERIALIZED (
+    SELECT tariff, minimum_s, increment_s, start_s, end_s FROM terms
+    WHERE minimum_s > 0 OR increment_s > 1
+),
+ended AS MATERIALIZED (
     SELECT o.attempt_id, o.job_id, o.account, o.since_s, o.tariff, o.multiplier_ppm,
            o.guaranteed_mgpu, o.borrowed_mgpu, o.unpaid_mgpu, o.end_s,
            GREATEST(t.minimum_s, div(whole.seconds + t.increment_s - 1, t.increment_s)
                                  * t.increment_s) - whole.seconds AS missing_s
     FROM overlapping o
-    JOIN terms t ON t.tariff = o.tariff AND t.start_s < o.end_s AND t.end_s >= o.end_s
-        AND (t.minimum_s > 0 OR t.increment_s > 1)
+    JOIN rounding_terms t
+      ON t.tariff = o.tariff AND t.start_s < o.end_s AND t.end_s >= o.end_s
     CROSS JOIN LATERAL (
         SELECT date_part('epoch', o.ended_at - MIN(s.start))::bigint AS seconds,
                bool_or(s.fault <> '') AS has_fault,

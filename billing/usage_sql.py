@@ -220,7 +220,7 @@ cumulative AS (
 {TOP_UPS},
 priced AS (
     SELECT attempt_id, job_id, account, since_s, class, line_id, price_nano, mode, class_ppm,
-           multiplier_ppm, is_unpriced, COALESCE(before_mgpu_s, 0) AS before_mgpu_s, until_mgpu_s
+           multiplier_ppm, is_unpriced, before_mgpu_s, until_mgpu_s
     FROM cumulative
     UNION ALL
     SELECT NULL, NULL, account, since_s, 5, line_id, price_nano, '{PriceMode.COMMITMENT}',
@@ -228,7 +228,7 @@ priced AS (
     FROM commitments
     UNION ALL
     SELECT attempt_id, job_id, account, since_s, 6, line_id, price_nano, mode, class_ppm,
-           multiplier_ppm, false, 0, mgpu_s
+           multiplier_ppm, false, NULL, mgpu_s
     FROM top_ups
 ),
 shifted AS (
@@ -237,9 +237,9 @@ shifted AS (
     FROM priced
 ),
 listed AS (
-    SELECT *, until_mgpu_s - before_mgpu_s AS quantity_mgpu_s,
-           COALESCE({cost_of_shifted_sql("until_shifted")}
-                    - {cost_of_shifted_sql("before_shifted")}, 0) AS list_nano
+    SELECT *, until_mgpu_s - COALESCE(before_mgpu_s, 0) AS quantity_mgpu_s,
+           COALESCE({cost_of_shifted_sql("until_shifted")}, 0)
+           - COALESCE({cost_of_shifted_sql("before_shifted")}, 0) AS list_nano
     FROM shifted
 ),
 rated AS (

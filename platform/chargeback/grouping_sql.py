@@ -27,7 +27,7 @@ def nodes_parameter(dimension: Dimension) -> str:
 
 def _key(dimension: Dimension | None) -> str:
     if dimension is None:
-        return "NULL::text"
+        return "''"
     if dimension in _OF_ATTEMPTS:
         return _OF_ATTEMPTS[dimension]
     if dimension in TIMES:
@@ -40,38 +40,41 @@ def _key(dimension: Dimension | None) -> str:
 
 
 def _sum(value: str, condition: str) -> str:
-    return f"SUM(CASE WHEN {condition} THEN {value} ELSE 0 END)"
+    return f"COALESCE(SUM({value}) FILTER (WHERE {condition}), 0)"
 
 
 _CLASSES = {number: usage_class.value for number, usage_class in enumerate(UsageClass, 1)}
 _PRICED = {number: name for number, name in _CLASSES.items() if name in PRICED_CLASSES}
 _AMOUNTS = {
-    **{f"{name}_mgpu_s": _sum("r.mgpu_s", f"r.class = {n}") for n, name in _CLASSES.items()},
-    **{f"{name}_cost_nano": _sum("r.cost_nano", f"r.class = {n}") for n, name in _PRICED.items()},
+    **{f"{name}_mgpu_s": _sum("mgpu_s", f"class = {n}") for n, name in _CLASSES.items()},
+    **{f"{name}_cost_nano": _sum("cost_nano", f"class = {n}") for n, name in _PRICED.items()},
     **{
-        f"unpriced_{name}_mgpu_s": _sum("r.mgpu_s", f"r.is_unpriced AND r.class = {n}")
+        f"unpriced_{name}_mgpu_s": _sum("mgpu_s", f"is_unpriced AND class = {n}")
         for n, name in _PRICED.items()
     },
 }
 _NUMBERS = {name: number for number, name in CLASSES.items()}
-_SHOWN = f"r.mode = '{PriceMode.SHOWBACK}' AND r.class"
+_SHOWN = f"mode = '{PriceMode.SHOWBACK}' AND class"
 # The charges beside use, and what showback shows. They follow the numbers of jobs in `Amounts`.
 _EXTRAS = {
     **{
-        f"{name}_{amount}": _sum(f"r.{column}", f"r.class = {_NUMBERS[name]}")
+        f"{name}_{amount}": _sum(column, f"class = {_NUMBERS[name]}")
         for name in ExtraCharge.values
         for amount, column in (("mgpu_s", "quantity_mgpu_s"), ("cost_nano", "cost_nano"))
     },
     **{
-        f"showback_{name}_nano": _sum("r.list_nano", f"{_SHOWN} = {_NUMBERS[name]}")
+        f"showback_{name}_nano": _sum("list_nano", f"{_SHOWN} = {_NUMBERS[name]}")
         for name in (*PRICED_CLASSES, ExtraCharge.TOP_UP.value)
     },
 }
-_BITS = " + ".join(
-    f"{1 << number - 1} * (SUM({name}_mgpu_s) > 0)::integer" for number, name in _CLASSES.items()
-)
+# A bit for each usage class of the row.
+_BITS = f"CASE WHEN class <= {len(_CLASSES)} THEN 1 << class - 1 ELSE 0 END"
 #: The number of the columns of each part.
 _COLUMNS = 5 + len(_AMOUNTS) + 1 + len(_CLASSES) + len(_EXTRAS)
+
+
+def _jobs_of(number: int) -> str:
+    return f"COUNT(*) FILTER (WHERE bits & {1 << number - 1} > 0)"
 
 
 def statement(by: Sequence[Dimension], usage_class: UsageClass | None, condition: str) -> str:
@@ -92,34 +95,41 @@ def statement(by: Sequence[Dimension], usage_class: UsageClass | None, condition
     nothing = ", 0" * (_COLUMNS - 6)
     return f"""
 WITH {ACCOUNTS}, {rated(condition, has_buckets=any(dimension in TIMES for dimension in by))},
-used AS MATERIALIZED (
-    SELECT {_key(first)} AS first, {_key(second)} AS second,
+charged AS MATERIALIZED (
+    SELECT {_key(first)} COLLATE "C" AS first, {_key(second)} COLLATE "C" AS second,
            (%(organization_numbers)s::integer[])[r.account / {POOLS_MAX}] AS organization,
-           (%(device_numbers)s::integer[])[r.account %% {POOLS_MAX}] AS device, r.job_id,
-           {", ".join(f"{value} AS {name}" for name, value in {**_AMOUNTS, **_EXTRAS}.items())}
+           (%(device_numbers)s::integer[])[r.account %% {POOLS_MAX}] AS device, r.job_id, r.class,
+           r.mode, r.is_unpriced, r.mgpu_s, r.quantity_mgpu_s, r.list_nano, r.cost_nano
     FROM rated r
     {"LEFT JOIN billing_meteredattempt a ON a.id = r.attempt_id" if needs_attempts else ""}
     WHERE r.class = ANY(%(classes)s) AND r.quantity_mgpu_s > 0
-    GROUP BY 1, 2, 3, 4, 5
+),
+used AS MATERIALIZED (
+    SELECT first, second, organization, device, job_id, bit_or({_BITS}) AS bits
+    FROM charged GROUP BY first, second, organization, device, job_id
+),
+amounts AS (
+    SELECT first, second, (%(currency_numbers)s::integer[])[organization] AS currency, device,
+           {", ".join(f"{value} AS {name}" for name, value in {**_AMOUNTS, **_EXTRAS}.items())}
+    FROM charged GROUP BY 1, 2, 3, 4
+),
+jobs AS (
+    SELECT first, second, (%(currency_numbers)s::integer[])[organization] AS currency, device,
+           COUNT(job_id) AS jobs,
+           {", ".join(f"{_jobs_of(n)} AS {name}_jobs" for n, name in _CLASSES.items())}
+    FROM used GROUP BY 1, 2, 3, 4
 )
 (
-    SELECT 'row' AS part, first, second,
-           (%(currency_numbers)s::integer[])[organization] AS currency, device,
-           {", ".join(f"SUM({name})" for name in _AMOUNTS)}, COUNT(job_id),
-           {", ".join(f"COUNT(*) FILTER (WHERE {n}_mgpu_s > 0)" for n in _CLASSES.values())},
-           {", ".join(f"SUM({name})" for name in _EXTRAS)}
-    FROM used GROUP BY 2, 3, 4, 5
+    SELECT 'row' AS part, first, second, currency, device, {", ".join(_AMOUNTS)}, jobs,
+           {", ".join(f"{name}_jobs" for name in _CLASSES.values())}, {", ".join(_EXTRAS)}
+    FROM amounts JOIN jobs USING (first, second, currency, device)
     LIMIT %(rows_max)s
 )
 UNION ALL
 SELECT 'jobs', NULL, NULL, organization, bits, COUNT(*){nothing}
 FROM (
     SELECT organization, job_id, bit_or(bits << (%(shifts)s::integer[])[device]) AS bits
-    FROM (
-        SELECT organization, job_id, device, {_BITS} AS bits
-        FROM used GROUP BY organization, job_id, device
-    ) AS on_device
-    GROUP BY organization, job_id
+    FROM used GROUP BY organization, job_id
 ) AS job
 GROUP BY organization, bits
 UNION ALL

@@ -4,8 +4,8 @@
 
 100,000 attempts with 300,000 segments of 60 teams in 2 pools over 30 days, prices that change
 once, open segments among them; target: the median of the whole month under 1 s. Printed apart:
-the month by department, one day of it, a page of the jobs behind the month, the usage of 100
-jobs, and telling the meter 1,000 changes of class at once.
+the month by department, one day of it, the month by groups of two dimensions, a page of the jobs
+behind the month, the usage of 100 jobs, and telling the meter 1,000 changes of class at once.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def measure(attempts: int, rounds: int, *, explain: bool) -> None:
     from billing.models import MeteredAttempt
     from billing.periods import Period
     from builders.portal_builders import an_actor
+    from chargeback.dimensions import Dimension
+    from chargeback.reports import Asked, grouped_report
     from tenants.models import Node
     from tenants.roles import Role
 
@@ -74,6 +76,17 @@ def measure(attempts: int, rounds: int, *, explain: bool) -> None:
         "one day by department",
         lambda: chargeback(actor=finance, period=day, group_by="department"),
     )
+    for by in (
+        (Dimension.DAY, Dimension.USAGE_CLASS),
+        (Dimension.TEAM, Dimension.POOL),
+        (Dimension.TEAM, Dimension.USER),
+    ):
+        timed(
+            f"month by {' and '.join(by)}",
+            lambda by=by: grouped_report(  # type: ignore[misc]
+                actor=finance, by=by, asked=Asked(MONTH, NOW), now=NOW
+            ),
+        )
     timed(
         "page of jobs behind the month",
         lambda: jobs_behind(actor=finance, period=month, node_path="bench", limit=50),

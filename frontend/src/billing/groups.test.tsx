@@ -85,7 +85,7 @@ describe("the chart of the groups", () => {
     expect(chart.bars).toHaveLength(31);
   });
 
-  // Planted: groups after the largest five left out.
+  // Against: groups after the largest five left out.
   it("has the rest of many groups as one series", () => {
     const report = theGroups(...OCTOBER, ["team", "day"]);
     const [first] = report.rows;

@@ -32,7 +32,7 @@ def buckets(zone: str, first: date, last: date, dimension: Dimension) -> list[Bu
 def test_months_of_new_york_have_their_hours(month: date, hours: int, shortest_s: int) -> None:
     """November 2026 has 721 hours in New York, and March 743.
 
-    Planted: hours labelled without their offset, so two hours of November are one."""
+    Against: hours labelled without their offset, so two hours of November are one."""
     after = date(month.year, month.month + 1, 1)
     found = buckets("America/New_York", month, after, Dimension.HOUR)
     assert len(found) == hours
@@ -72,7 +72,7 @@ def test_clocks_that_change_by_half_an_hour_make_an_hour_of_thirty_minutes(
 ) -> None:
     """The clock of Lord Howe goes back and forth by 30 minutes.
 
-    Planted: the change of the clock begins no hour, so an hour of 90 minutes."""
+    Against: the change of the clock begins no hour, so an hour of 90 minutes."""
     found = buckets("Australia/Lord_Howe", day, day + timedelta(days=1), Dimension.HOUR)
     assert [bucket.label for bucket in found[1:4]] == labels
     lengths = [(bucket.end - bucket.start).total_seconds() / 60 for bucket in found]

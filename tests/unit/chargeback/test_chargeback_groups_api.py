@@ -89,7 +89,7 @@ def test_the_report() -> None:
 
 
 def test_csv_has_the_rows_of_the_report_and_no_formula() -> None:
-    """Planted: names of priority classes written as they are."""
+    """Against: names of priority classes written as they are."""
     company = a_company()
     a_rate_card(company.organization)
     ana = a_user(company.organization, "ana")
@@ -141,7 +141,7 @@ def test_hypothetical_costs_are_named_in_the_file() -> None:
 def test_a_cell_leads_to_its_jobs() -> None:
     """The jobs with the filters of a row sum to it: user, cluster and class of priority.
 
-    Planted: the jobs without the filter on users."""
+    Against: the jobs without the filter on users."""
     company = a_company()
     a_rate_card(company.organization)
     for name, mgpu in (("ana", 1_000), ("ben", 2_000)):

@@ -40,7 +40,7 @@ def an_idle_pool(idle_mgpu_s: int) -> IdlePool:
 def test_shares_sum_to_zero_with_the_idle_account(idle: int, own: Mapping[str, int]) -> None:
     """No share is negative, and each is within one of its exact part.
 
-    Planted: shares rounded down (the account keeps a remainder that the teams do not have)."""
+    Against: shares rounded down (the account keeps a remainder that the teams do not have)."""
     rows = shared_out(an_idle_pool(idle), {("h100", team): weight for team, weight in own.items()})
     whole = sum(own.values())
     if idle == 0 or whole == 0:
@@ -89,7 +89,7 @@ def idle(actor: Actor, share: Share = Share.NONE) -> Idle:
 def test_idle_is_inside_of_guarantees_and_spare_is_not() -> None:
     """Of 32 GPUs, 20 are guaranteed. 8 are used from 0 to 50 and 30 from 50 to 100.
 
-    Planted: idle of the whole period's sums, in which use above the guarantee balances idle time
+    Against: idle of the whole period's sums, in which use above the guarantee balances idle time
     (idle 100 GPU-seconds, not 600)."""
     company = a_company()
     a_capacity(company, (-100, None, 32, 0))
@@ -113,7 +113,7 @@ def test_idle_is_inside_of_guarantees_and_spare_is_not() -> None:
 def test_nodes_that_are_down_are_not_idle_and_nothing_is_negative() -> None:
     """From second 50 on only 4 of 32 GPUs are healthy, and a job still uses 8.
 
-    Planted: the difference without a floor at zero (idle 1,000,000)."""
+    Against: the difference without a floor at zero (idle 1,000,000)."""
     company = a_company()
     a_capacity(company, (-100, 50, 32, 2), (50, None, 4, 0))
     guarantee(company.organization, (-10, 32))
@@ -130,7 +130,7 @@ def test_nodes_that_are_down_are_not_idle_and_nothing_is_negative() -> None:
 def test_idle_is_shared_out_by_guarantee_or_by_usage() -> None:
     """nlp has 8 guaranteed GPUs (4 from second 50 on) and uses all; inference has 16 and uses none.
 
-    Planted: the guarantees of today for the whole period."""
+    Against: the guarantees of today for the whole period."""
     company = a_company()
     a_capacity(company, (-100, None, 32, 0))
     guarantee(company.organization, (-10, 32))

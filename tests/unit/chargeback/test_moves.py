@@ -42,7 +42,7 @@ def test_the_parts_sum_to_the_difference(
     before: dict[tuple[str, str | None], dict[str, Amounts]],
     after: dict[tuple[str, str | None], dict[str, Amounts]],
 ) -> None:
-    """Planted: the volume at the prices of the second period (the parts then exceed it)."""
+    """Against: the volume at the prices of the second period (the parts then exceed it)."""
     for row in team_moves(before, after):
         key, move = (row.team, row.currency), row.move
         costs = [
@@ -114,7 +114,7 @@ def test_each_part_by_itself() -> None:
     ],
 )
 def test_the_period_before_is_of_the_same_kind(first: date, last: date, before: date) -> None:
-    """Planted: as many days before a month (October of 30 days)."""
+    """Against: as many days before a month (October of 30 days)."""
     zone = ZoneInfo("America/New_York")
     period = Period(midnight(first, zone), midnight(last, zone), midnight(last, zone))
     assert period_before(period, zone) == (midnight(before, zone), period.start)

@@ -126,7 +126,7 @@ def a_busy_company() -> Company:
     ],
 )  # fmt: skip
 def test_each_dimension_groups(by: list[str], rows: dict[tuple[str, ...], int]) -> None:
-    """Every grouping has the same sums. Planted: the rows of the other dimension's order."""
+    """Every grouping has the same sums. Against: the rows of the other dimension's order."""
     found = report(finance_of(a_busy_company()), *by)
     gpu_hour = 1_000 * HOUR
     assert used(found) == {keys: hours * gpu_hour for keys, hours in rows.items()}
@@ -163,7 +163,7 @@ def test_a_row_has_use_cost_and_jobs_of_each_class() -> None:
 def test_days_are_those_of_the_organization_and_sum_to_the_period() -> None:
     """A job runs from 22:00 UTC for 4 hours, which is over midnight twice: in UTC and in Berlin.
 
-    Planted: days of UTC; the cost of a day rounded on its own (0 and 0, not 0 and 1 nano)."""
+    Against: days of UTC; the cost of a day rounded on its own (0 and 0, not 0 and 1 nano)."""
     company = a_company()
     in_zone(company, "Europe/Berlin")
     a_rate_card(company.organization, {"guaranteed": 1_800_000})
@@ -228,7 +228,7 @@ def test_without_a_period_the_running_month_is_asked() -> None:
     ],
 )
 def test_a_filter_narrows_rows_totals_and_check(narrowed: dict[str, Any], hours: int) -> None:
-    """Planted: the check without the filter on users (it differs from the rows)."""
+    """Against: the check without the filter on users (it differs from the rows)."""
     found = report(finance_of(a_busy_company()), "team", **narrowed)
     assert found.totals.mgpu_s == found.segments_mgpu_s == hours * 1_000 * HOUR
     assert sum(row.amounts.mgpu_s for row in found.rows) == found.totals.mgpu_s
