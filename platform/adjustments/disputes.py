@@ -20,6 +20,7 @@ from bank.settling import zone_of
 from billing.attempt_costs import cost_of_attempt
 from billing.models import MeteredAttempt
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
+from primitives.units import NANO_PER_UNIT, cents_text, div_half_even
 from tenants.access import Actor, get_visible, visible
 from tenants.roles import Permission
 
@@ -109,8 +110,8 @@ def accept_dispute(
 ) -> Dispute:
     """Refund the charge, in full or in part, by an adjustment. Repeating it changes nothing.
 
-    Raises NotFound, Forbidden, InvalidRequest for a refund above the charge, and Conflict where the
-    dispute is not open.
+    Raises NotFound, Forbidden, InvalidRequest for a refund above the disputed charge, and Conflict
+    where the dispute is not open or the charge has become less than the refund.
     """
     dispute = _locked(dispute_id, actor)
     _refuse_first_person(dispute, actor)
@@ -127,6 +128,7 @@ def accept_dispute(
             "Refund more than 0, and at most the charge.",
             errors=[FieldError("/refund_nano", "is not between 0 and the charge")],
         )
+    _refuse_above_present_charge(dispute, amount)
     now = now.replace(microsecond=0)
     dispute.refund_nano = amount
     _decide(dispute, DisputeStatus.ACCEPTED, note=note, actor=actor, now=now)
@@ -186,6 +188,18 @@ def _refuse_first_person(dispute: Dispute, actor: Actor) -> None:
 def _refuse_decided(dispute: Dispute) -> None:
     if dispute.status != DisputeStatus.OPEN:
         raise Conflict(f"This dispute is {dispute.status} already, and is decided once.")
+
+
+def _refuse_above_present_charge(dispute: Dispute, amount_nano: int) -> None:
+    """Raise Conflict for a refund above the charge of now: a fault may have lowered it."""
+    cost = cost_of_attempt(dispute.attempt)
+    present_nano = 0 if cost is None else max(0, cost.cost_nano)
+    if amount_nano > present_nano:
+        shown = cents_text(div_half_even(present_nano * 100, NANO_PER_UNIT))
+        raise Conflict(
+            f"The charge is now {shown} {dispute.currency}. Refund at most that, or decline.",
+            present_nano=present_nano,
+        )
 
 
 def _decide(

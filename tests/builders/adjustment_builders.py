@@ -38,9 +38,9 @@ def asked(company: Company, units: int, **changes: object) -> NewAdjustment:
 
 
 def priced(company: Company) -> None:
-    """A rate card in EUR, where a GPU-hour of the pool costs 3.00."""
+    """A rate card in EUR since September, where a GPU-hour of the pool costs 3.00."""
     prices_nano = dict.fromkeys(("guaranteed", "borrowed"), 3 * NANO_PER_UNIT)
-    a_rate_card(company.organization, prices_nano, pool=company.pool)
+    a_rate_card(company.organization, prices_nano, pool=company.pool, start=-60 * 86_400)
 
 
 def a_charged_attempt(company: Company, user: User | None = None) -> MeteredAttempt:

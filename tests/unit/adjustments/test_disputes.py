@@ -26,7 +26,7 @@ from builders.adjustment_builders import (
     priced,
 )
 from builders.api_callers import by_token
-from builders.billing_builders import DAY, a_metered_attempt, terms_of
+from builders.billing_builders import DAY, a_metered_attempt, record_fault, terms_of
 from builders.portal_builders import NOW, Company, a_company, an_actor
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from tenants.access import Actor
@@ -98,6 +98,24 @@ def test_a_part_is_refunded_and_never_more_than_the_charge(
     for wrong in (0, -1, CHARGE_NANO + 1):
         with pytest.raises(InvalidRequest, match="at most the charge"):
             accept_dispute(dispute.pk, wrong, note="", actor=fay, now=LATER)
+    accept_dispute(dispute.pk, CHARGE_NANO // 2, note="", actor=fay, now=LATER)
+    assert counted(company) == [(-CHARGE_NANO // 2, "2026-11", False)]
+
+
+def test_a_charge_that_became_a_fault_is_not_refunded_again(
+    company: Company, lena: Actor, fay: Actor
+) -> None:
+    """The second of two hours is lost to a fault and costs nothing, so half of the charge is left.
+
+    Planted: the charge at the opening as the bound.
+    """
+    attempt = a_charged_attempt(company)
+    dispute = open_dispute(attempt.pk, "the node broke", actor=lena, now=LATER)
+    record_fault(attempt.pk, DAY + timedelta(hours=1), LATER, "node_failed")
+    for refund_nano in (None, CHARGE_NANO // 2 + 1):
+        with pytest.raises(Conflict, match=r"The charge is now 24\.00 EUR\. Refund at most that"):
+            accept_dispute(dispute.pk, refund_nano, note="", actor=fay, now=LATER)
+    assert counted(company) == []
     accept_dispute(dispute.pk, CHARGE_NANO // 2, note="", actor=fay, now=LATER)
     assert counted(company) == [(-CHARGE_NANO // 2, "2026-11", False)]
 
