@@ -95,7 +95,7 @@ def history_of(
     found = _read_changes(credit_pool, team, midnight(known_from, zone), end, zone)
     opening, days = _days(found, first, min(last, today))
     forecast, held = None, 0
-    if bank.is_on and start < settled < end:
+    if bank.is_on and start <= settled < end:
         begun = (credit_pool.settled_since - _SECOND).astimezone(zone).date() + _DAY
         forecast = _forecast(
             found,

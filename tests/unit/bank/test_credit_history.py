@@ -116,6 +116,26 @@ def test_a_forecast_goes_on_with_the_payments_of_known_days(company: Company) ->
     assert found.low == found.middle == found.high == history.floor == -1_344 * GPU_HOUR
 
 
+def test_a_month_has_its_forecast_and_holds_before_its_first_settlement(company: Company) -> None:
+    """At midnight of 1 December, November is settled, and a job goes on to borrow.
+
+    Planted: no forecast and no hold until the first settlement in the month.
+    """
+    a_metered_attempt(
+        company.nlp, 20 * DAY_S, None, pool=company.pool, mgpu=16_000, guaranteed_mgpu=8_000
+    )
+    # One task settles at most 96 intervals.
+    for _ in range(2):
+        settle_until(30 * DAY_S)
+    lead, now = a_lead(company), at(30 * DAY_S)
+    begun = history_of(company.nlp, company.pool, 2026, 12, actor=lead, now=now)
+    assert begun.settled_until == now
+    assert begun.forecast is not None
+    assert (begun.forecast.last_day, begun.held) == (date(2026, 12, 31), 8 * GPU_HOUR)
+    over = history_of(company.nlp, company.pool, 2026, 11, actor=lead, now=now)
+    assert (over.forecast, over.held) == (None, 0)
+
+
 def test_a_forecast_lets_unspent_earnings_expire(company: Company) -> None:
     """One of vision's earnings expires this month. Planted: expiry after the month counts."""
     credit_pool = CreditPool.objects.get()
