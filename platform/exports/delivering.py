@@ -50,7 +50,8 @@ def plan_deliveries(now: datetime) -> int:
             closed = BillingPeriod.objects.filter(
                 organization=schedule.organization_id, closed_at__gte=schedule.created_at
             )
-            days = list(closed.values_list("month", flat=True))
+            known = schedule.deliveries.values("due_on")
+            days = list(closed.exclude(month__in=known).values_list("month", flat=True))
         else:
             days = [now.astimezone(zone_of(schedule.organization_id)).date() - _DAY]
         for day in days:
@@ -67,7 +68,10 @@ def plan_deliveries(now: datetime) -> int:
 
 
 def deliver_next(clock: Clock) -> bool:
-    """Take the next step of one delivery that is due. Return whether there was one."""
+    """Take the next step of one delivery that is due.
+
+    Return whether another may follow: False where none is due, and past the soft time limit.
+    """
     delivery = _claim(clock())
     if delivery is None:
         return False
@@ -92,6 +96,7 @@ def deliver_next(clock: Clock) -> bool:
         _fail(delivery, refusal.detail, clock())
     except SoftTimeLimitExceeded:
         _fail(delivery, "The target took too long. Ask the operator.", clock())
+        return False
     else:
         _update(
             delivery,

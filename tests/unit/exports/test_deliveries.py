@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import LazySettings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
+from builders.period_builders import an_empty_closed_month
 from builders.portal_builders import Company, a_company, an_actor
 from exports import schedules
 from exports.delivering import PAUSES, deliver_next, plan_deliveries
@@ -166,6 +169,44 @@ def test_a_monthly_file_comes_once_the_month_is_closed(company: Company, root: P
         DAY, DECEMBER, DECEMBER,
     )  # fmt: skip
     assert len(list((root / "ai-company/2026-11").iterdir())) == 2
+
+
+def test_known_months_are_not_looked_up_one_by_one(company: Company) -> None:
+    """A plan without news takes as many queries after three months as after one.
+
+    Planted: a query for each closed month."""
+    scheduled(finance_of(company), frequency="monthly")
+    queries = []
+    for month in (12, 1, 2):
+        first = date(2026 if month == 12 else 2027, month, 1)
+        an_empty_closed_month(company.organization, first)
+        assert plan_deliveries(DECEMBER + 100 * A_DAY) == 1
+        with CaptureQueriesContext(connection) as seen:
+            assert plan_deliveries(DECEMBER + 100 * A_DAY) == 0
+        queries.append(len(seen))
+    assert queries == [2, 2, 2]
+
+
+def test_after_the_soft_time_limit_no_other_delivery_begins(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The delivery in hand is tried again later, and the task ends.
+
+    Planted: True, which lets the task take the next one."""
+    scheduled(finance_of(company))
+    plan_deliveries(LATER)
+    assert deliver_next(clock_at(LATER))
+    assert run_next(clock_at(LATER))
+
+    def interrupted(*_: object) -> None:
+        raise SoftTimeLimitExceeded
+
+    monkeypatch.setattr(FolderTarget, "deliver", interrupted)
+    assert not deliver_next(clock_at(LATER + timedelta(seconds=15)))
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.tries, delivery.message) == (
+        "waiting", 1, "The target took too long. Ask the operator.",
+    )  # fmt: skip
 
 
 def test_a_target_that_refuses_is_tried_again_with_a_bound(
