@@ -24,6 +24,8 @@ XLSX_ROWS_MAX = 1_048_575
 #: Rows that become one row group of a Parquet file.
 _GROUP_ROWS = 65_536
 _TEXTS_CACHED = 65_536
+#: Creation time of every workbook, that of the parts in its ZIP: the same rows are the same bytes.
+_XLSX_CREATED = datetime(1980, 1, 1, tzinfo=UTC)
 
 _plain_text = lru_cache(_TEXTS_CACHED)(plain_text)
 
@@ -169,6 +171,7 @@ class XlsxWriter:
                 "strings_to_numbers": False,
             },
         )
+        self._book.set_properties({"created": _XLSX_CREATED})
         self._sheet = self._book.add_worksheet("charges")
         self._sheet.freeze_panes(1, 0)
         head = self._book.add_format({"bold": True})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import zipfile
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
@@ -175,3 +176,13 @@ def test_a_workbook_refuses_more_rows_than_a_sheet_has(
     monkeypatch.setattr(writers, "XLSX_ROWS_MAX", 2)
     with pytest.raises(InvalidRequest, match=r"at most 2 rows\. Choose CSV or Parquet"):
         a_file(tmp_path, "xlsx", [a_charge()] * 2, [a_charge()])
+
+
+def test_a_workbook_has_no_time_of_its_making(tmp_path: Path) -> None:
+    """The same rows are the same bytes on another day.
+
+    Planted: the creation time that the library takes from the clock."""
+    path = a_file(tmp_path, "xlsx", [a_charge()])
+    with zipfile.ZipFile(path) as book:
+        core = book.read("docProps/core.xml").decode()
+    assert re.findall(r">([0-9T:-]+Z)<", core) == ["1980-01-01T00:00:00Z"] * 2
