@@ -70,7 +70,7 @@ def organization_of(actor: Actor, organization_id: UUID, permission: Permission)
         raise NotFound("There is no such organization, or you may not see its costs.")
     if not actor.holds(permission, node.path):
         raise Forbidden(
-            "Only finance and administrators of the organization may close a month.",
+            "Only finance and administrators may close months and issue statements.",
             permission=permission.value,
         )
     return node
@@ -79,10 +79,7 @@ def organization_of(actor: Actor, organization_id: UUID, permission: Permission)
 def months_of(organization: Node, *, now: datetime) -> list[MonthView]:
     """Return the months from the first use on, newest first, at most 24."""
     closed = list(BillingPeriod.objects.filter(organization=organization).order_by("-start"))
-    views = [
-        MonthView(organization, month_of(period), PeriodState.CLOSED, (), period)
-        for period in closed[:MONTHS_MAX]
-    ]
+    views = [_closed_view(organization, period) for period in closed[:MONTHS_MAX]]
     month = _next_month(organization, closed[0] if closed else None)
     is_first = True
     while month is not None and month.start <= now:
@@ -94,6 +91,9 @@ def months_of(organization: Node, *, now: datetime) -> list[MonthView]:
 def one_month(organization: Node, name: str, *, now: datetime) -> MonthView:
     """Return a month such as "2026-11". Raises NotFound, and InvalidRequest for a bad name."""
     first = first_day(name)
+    period = BillingPeriod.objects.filter(organization=organization, month=first).first()
+    if period is not None:
+        return _closed_view(organization, period)
     for view in months_of(organization, now=now):
         if view.month.first == first:
             return view
@@ -171,6 +171,10 @@ def _check(view: MonthView, reason: str, now: datetime) -> None:
             f"{first.day} of {first.cluster}. Acknowledge them, or give a reason.",
             unconfirmed=len(view.unconfirmed),
         )
+
+
+def _closed_view(organization: Node, period: BillingPeriod) -> MonthView:
+    return MonthView(organization, month_of(period), PeriodState.CLOSED, (), period)
 
 
 def _view(organization: Node, month: Month, *, is_first: bool, now: datetime) -> MonthView:

@@ -14,10 +14,11 @@ from billing.periods import Period
 from billing.reconciliation_models import Reconciliation
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at, record_ended
-from builders.period_builders import DECEMBER, DUE, GPU_HOUR, close
+from builders.period_builders import DECEMBER, DUE, GPU_HOUR, an_empty_closed_month, close
 from builders.portal_builders import Company, a_company, an_actor
 from clusters.models import CapacitySegment
-from periods.closing import months_of
+from periods import closing
+from periods.closing import months_of, one_month
 from periods.digests import digest_of
 from periods.models import BillingPeriod, ChargeRow
 from primitives.errors import Conflict, Forbidden, NotFound
@@ -273,3 +274,19 @@ def test_months_over_the_api(company: Company, monkeypatch: pytest.MonkeyPatch) 
         }
     ]
     assert caller.get(f"{path}/2025-01").status_code == 404
+
+
+def test_a_month_older_than_the_list_is_found(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a search in the list, which has the latest months only."""
+    monkeypatch.setattr(closing, "MONTHS_MAX", 1)
+    old, new = (
+        an_empty_closed_month(company.organization, date(2026, month, 1)) for month in (9, 10)
+    )
+    now = DECEMBER - timedelta(days=1)
+    listed = months_of(company.organization, now=now)
+    assert [view.month.name for view in listed] == ["2026-11"]
+    for period in (old, new):
+        name = f"{period.month:%Y-%m}"
+        assert one_month(company.organization, name, now=now).period == period
