@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,27 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from periods.statement_models import Statement, StatementKind, StatementLine
-from primitives.errors import Conflict
+from primitives.errors import Conflict, PortalError
 from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, cents_text, div_half_even
 
 #: The most lines of a PDF. Larger statements are there as JSON and HTML.
 PDF_LINES_MAX = 5_000
 #: Wall-clock time in which a PDF must be ready, in seconds.
 PDF_TIMEOUT_S = 30
+#: The most programs that one web process runs at once, and the wait for one of them, in seconds.
+PDF_PROGRAMS_MAX = 2
+PDF_WAIT_S = 10
+_programs = threading.BoundedSemaphore(PDF_PROGRAMS_MAX)
 _PROGRAM = Path(__file__).with_name("pdf_program.py")
 _COLUMNS = ("Team", "Pool", "Class", "Month", "Hours", "Amount")
+
+
+class PdfUnavailable(PortalError):
+    """The program that makes PDFs failed, took too long, or makes others."""
+
+    code = "pdf_unavailable"
+    http_status = 503
+    title = "The PDF was not made"
 
 
 def document_of(statement: Statement) -> dict[str, Any]:
@@ -92,11 +105,16 @@ def pdf_of(document: dict[str, Any]) -> bytes:
     """Return the document as PDF; the same document gives the same bytes.
 
     A process of its own makes it, with bounds on time and memory, and without the network. Raises
-    Conflict for more than `PDF_LINES_MAX` lines, and past a bound.
+    Conflict for more than `PDF_LINES_MAX` lines. Raises PdfUnavailable past a bound, and where
+    `PDF_PROGRAMS_MAX` others are being made for `PDF_WAIT_S`.
     """
     if len(document["rows"]) > PDF_LINES_MAX:
         raise Conflict(
             f"The statement has more than {PDF_LINES_MAX} lines. Download it as HTML or JSON."
+        )
+    if not _programs.acquire(timeout=PDF_WAIT_S):
+        raise PdfUnavailable(
+            "Other PDFs are being made. Try again, or download the statement as HTML."
         )
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and program
@@ -108,9 +126,11 @@ def pdf_of(document: dict[str, Any]) -> bytes:
             check=True,
         )
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        raise Conflict(
+        raise PdfUnavailable(
             "The PDF was not made in time. Try again, or download the statement as HTML."
         ) from error
+    finally:
+        _programs.release()
     return done.stdout
 
 

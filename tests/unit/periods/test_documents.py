@@ -15,7 +15,7 @@ from builders.billing_builders import a_metered_attempt, a_rate_card
 from builders.period_builders import DUE, close
 from builders.portal_builders import Company, a_company, an_actor
 from periods import documents
-from periods.documents import document_of, html_of, pdf_of
+from periods.documents import PdfUnavailable, document_of, html_of, pdf_of
 from periods.statement_models import Statement
 from periods.statements import Unit, credit_statement, issue_statements
 from primitives.errors import Conflict
@@ -142,11 +142,25 @@ def test_a_pdf_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         pdf_of(document)
     monkeypatch.setattr(documents, "PDF_LINES_MAX", 3)
     # The document lacks its texts, so the program fails.
-    with pytest.raises(Conflict, match="was not made in time"):
+    with pytest.raises(PdfUnavailable, match="was not made in time"):
         pdf_of(document)
     monkeypatch.setattr(documents, "PDF_TIMEOUT_S", 0.001)
-    with pytest.raises(Conflict, match="was not made in time"):
+    with pytest.raises(PdfUnavailable, match="was not made in time"):
         pdf_of(document)
+
+
+def test_few_pdfs_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third program is refused with 503 after a wait, and a failed one leaves its place.
+
+    Planted: a place that is kept after a failure."""
+    monkeypatch.setattr(documents, "PDF_WAIT_S", 0.001)
+    for _ in range(documents.PDF_PROGRAMS_MAX + 1):
+        with pytest.raises(PdfUnavailable, match="was not made in time"):
+            pdf_of({"rows": []})
+    busy = pytest.raises(PdfUnavailable, match=r"Other PDFs are being made\. Try again")
+    with documents._programs, documents._programs, busy as refused:
+        pdf_of({"rows": []})
+    assert refused.value.http_status == 503
 
 
 def test_the_program_of_pdfs_bounds_its_memory() -> None:
