@@ -125,7 +125,7 @@ def test_open_months_have_no_such_file(company: Company, finance: Actor) -> None
 
 def test_focus_says_whether_a_month_is_closed(company: Company, finance: Actor) -> None:
     """Planted: a month that is always open; the moment of the request in place of the closing."""
-    asked = {"dataset": "focus_billing_period", "now": DUE}
+    asked = {"dataset": "focus_billing_period", "now": DUE + timedelta(seconds=1)}
     (row,) = rows_of(exported(finance, **asked))
     assert row["BillingPeriodStatus"] == "Open"
     close(company, finance, "2026-11", "known")

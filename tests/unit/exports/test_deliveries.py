@@ -97,7 +97,7 @@ def made(now: datetime) -> Delivery:
 def test_a_daily_file_has_the_month_until_the_last_day(company: Company, root: Path) -> None:
     """At 21 November it has all use until its midnight; use after it is of the next file.
 
-    Planted: use until now; the month of today in place of yesterday's."""
+    Planted: use until now."""
     a_metered_attempt(company.vision, 19 * 86_400, None, mgpu=1_000)
     scheduled(finance_of(company), now=LATER + A_DAY / 2)
     now = LATER + A_DAY / 2
@@ -121,7 +121,9 @@ def test_a_daily_file_has_the_month_until_the_last_day(company: Company, root: P
 
 
 def test_days_are_of_the_organizations_zone(company: Company) -> None:
-    """In New York, the first of December begins five hours later."""
+    """In New York, the first of December begins five hours later.
+
+    Planted: the month of today in place of yesterday's."""
     OrganizationPolicy.objects.update_or_create(
         organization=company.organization, defaults={"time_zone": "America/New_York"}
     )
@@ -277,17 +279,28 @@ def test_the_rights_of_the_author_count_for_each_file(company: Company) -> None:
     assert delivery.message.startswith("You need the right view_costs")
 
 
-def test_only_one_worker_makes_a_delivery(company: Company) -> None:
-    """Planted: no lease."""
+def test_only_one_worker_makes_a_delivery(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker finds nothing while the file is on its way to the target.
+
+    Planted: no lease."""
+    others: list[bool] = []
+
+    def slow(*_: object) -> None:
+        patch.undo()
+        others.append(deliver_next(clock_at(LATER + timedelta(minutes=5))))
+
     scheduled(finance_of(company))
     plan_deliveries(LATER)
-    Delivery.objects.update(next_at=LATER)
-    assert deliver_next(clock_at(LATER))
-    assert not deliver_next(clock_at(LATER + timedelta(seconds=14)))
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderTarget, "deliver", slow)
+        assert made(LATER).state == "done"
+    assert others == [False]
 
 
 def test_who_may_schedule(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a lead's schedule of the organization; a target that nobody named."""
+    """Planted: an auditor's schedule; a target that nobody named."""
     finance = finance_of(company)
     with pytest.raises(Forbidden):
         scheduled(an_actor(company.organization, Role.AUDITOR, "aud"))

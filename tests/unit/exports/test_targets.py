@@ -163,6 +163,7 @@ def test_a_real_store_that_refuses_is_a_sentence(
     )
 
 
+@pytest.mark.timeout(30, func_only=True)
 def test_a_store_that_is_silent_or_away_is_a_sentence(
     settings: LazySettings, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
