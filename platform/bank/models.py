@@ -209,7 +209,7 @@ class CreditTransfer(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(status="done", expires_at=None)
-                | Q(~Q(status="done"), expires_at__gt=F("asked_at")),
+                | Q(~Q(status="done"), expires_at__isnull=False, expires_at__gt=F("asked_at")),
                 name="credit_transfer_that_waits_expires",
             ),
             models.CheckConstraint(
@@ -218,7 +218,8 @@ class CreditTransfer(models.Model):
                 | Q(status__in=("approved", "rejected"), decided_at__isnull=False)
                 & Q(decided_by__isnull=False)
                 & ~Q(decided_by=F("asked_by"))
-                | Q(status="withdrawn", decided_by=F("asked_by"), decided_at__isnull=False),
+                | Q(status="withdrawn", decided_at__isnull=False, decided_by__isnull=False)
+                & Q(decided_by=F("asked_by")),
                 name="credit_transfer_has_a_second_person",
             ),
             models.CheckConstraint(

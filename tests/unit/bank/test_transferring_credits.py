@@ -315,7 +315,7 @@ def test_odd_requests_are_refused_with_a_sentence(company: Company, ann: Actor) 
 
 
 def test_the_database_keeps_decisions(company: Company, ann: Actor, pam: Actor) -> None:
-    """Each change breaks a constraint or a trigger."""
+    """Each change breaks a constraint or a trigger. Planted: NULL for who decided or expiry."""
     pending, done = (
         transfer_credits(asked(company, company.vision, recipient, 1), actor=ann, now=NOW)
         for recipient in (company.inference, company.nlp)
@@ -331,6 +331,7 @@ def test_the_database_keeps_decisions(company: Company, ann: Actor, pam: Actor) 
             {"status": "withdrawn", "decided_at": NOW, "decided_by": pam.user},
             "credit_transfer_has_a_second_person",
         ),
+        ({"status": "withdrawn", "decided_at": NOW}, "credit_transfer_has_a_second_person"),
         (
             {"status": "rejected", "decided_at": NOW, "decided_by": pam.user},
             "rejected_credit_transfer_has_a_note",
@@ -345,7 +346,13 @@ def test_the_database_keeps_decisions(company: Company, ann: Actor, pam: Actor) 
         rows.filter(pk=done.pk).update(note="later")
     with pytest.raises(IntegrityError, match="only changes by its decision"), transaction.atomic():
         rows.filter(pk=pending.pk).delete()
-    for changes in ({"amount": 0}, {"reason": ""}, {"recipient": company.vision}):
+    moves_nothing = "credit_transfer_moves_something"
+    for changes, rule in (
+        ({"amount": 0}, moves_nothing),
+        ({"reason": ""}, moves_nothing),
+        ({"recipient": company.vision}, moves_nothing),
+        ({"status": "pending", "decided_at": None}, "credit_transfer_that_waits_expires"),
+    ):
         values = {
             "credit_pool_id": pending.credit_pool_id,
             "sender": company.vision,
@@ -357,8 +364,5 @@ def test_the_database_keeps_decisions(company: Company, ann: Actor, pam: Actor) 
             "asked_at": NOW,
             "decided_at": NOW,
         } | changes
-        with (
-            pytest.raises(IntegrityError, match="credit_transfer_moves_something"),
-            transaction.atomic(),
-        ):
+        with pytest.raises(IntegrityError, match=rule), transaction.atomic():
             rows.create(**values)
