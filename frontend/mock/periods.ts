@@ -74,7 +74,8 @@ function detailOf(period: Period): PeriodDetail {
     charge("research/vision", 640, 0, { usage_class: "fault" }),
     charge("research/vision", -12, 2, { is_correction: true }),
   ];
-  return { ...period, charges: period.state === "closed" ? charges : [] };
+  const isClosed = period.state === "closed";
+  return { ...period, charges: isClosed ? charges : [], adjustments_nano: isClosed ? -250_000_000_000 : 0 };
 }
 
 export function aStatement(number: number, change: Partial<Statement> = {}): Statement {

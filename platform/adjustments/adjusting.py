@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -53,17 +53,23 @@ class NewAdjustment:
 def adjustments_between(
     organization_id: UUID, start: datetime, end: datetime
 ) -> Iterator[Adjustment]:
-    """Yield the adjustments that count in `[start, end)`, by moment and id.
+    """Yield the adjustments that count in `[start, end)`, by moment and id."""
+    rows = _counted(organization_id).filter(effective_at__gte=start, effective_at__lt=end)
+    yield from rows.iterator(chunk_size=_BATCH)
 
-    The adjustments of a closed month never change.
+
+def adjustments_in(organization_id: UUID, month: date) -> Iterator[Adjustment]:
+    """Yield the adjustments that count in the month that begins on `month`, by moment and id.
+
+    Those of a closed month never change.
     """
-    rows = Adjustment.objects.filter(
-        organization=organization_id,
-        status__in=_COUNTED,
-        effective_at__gte=start,
-        effective_at__lt=end,
-    ).select_related("team", "user", "pool", "dispute__attempt")
-    yield from rows.order_by("effective_at", "pk").iterator(chunk_size=_BATCH)
+    yield from _counted(organization_id).filter(month=month).iterator(chunk_size=_BATCH)
+
+
+def _counted(organization_id: UUID) -> QuerySet[Adjustment]:
+    rows = Adjustment.objects.filter(organization=organization_id, status__in=_COUNTED)
+    related = rows.select_related("team", "user", "pool", "dispute__attempt")
+    return related.order_by("effective_at", "pk")
 
 
 def visible_adjustments(actor: Actor) -> QuerySet[Adjustment]:

@@ -155,10 +155,14 @@ def decline_dispute(dispute_id: UUID, *, note: str, actor: Actor, now: datetime)
     return dispute
 
 
+def used_until(attempt: MeteredAttempt) -> datetime | None:
+    """Return the end of the attempt's use; None while it runs and without use."""
+    return attempt.segments.order_by("-start").values_list("end", flat=True).first()
+
+
 def _refund(dispute: Dispute, amount_nano: int, *, actor: Actor, now: datetime) -> None:
     attempt = dispute.attempt
-    ended = attempt.segments.order_by("-start").values_list("end", flat=True).first()
-    used_in = first_day_of(ended or now, zone_of(dispute.organization_id))
+    used_in = first_day_of(used_until(attempt) or now, zone_of(dispute.organization_id))
     month = open_month(dispute.organization_id, used_in, now)
     Adjustment.objects.create(
         organization_id=dispute.organization_id,

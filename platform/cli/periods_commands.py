@@ -99,6 +99,10 @@ def _show(month: dict[str, Any], output: Format) -> None:
             ("Due from", month["due_at"]),
             ("Closed", f"{month['closed_at']} by {month['closed_by']}" if month["digest"] else "-"),
             ("Reason", month["reason"] or "-"),
+            (
+                "Adjustments",
+                f"{money(month['adjustments_nano'])} {month['currency'] or ''}".strip(),
+            ),
             ("Digest", month["digest"] or "-"),
         ]
     )

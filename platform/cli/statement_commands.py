@@ -168,8 +168,10 @@ def _show(statement: dict[str, Any], output: Format) -> None:
         [
             [
                 *(line["team"], line["pool"], line["usage_class"], line["month"]),
-                "correction" if line["is_correction"] else "use",
-                ("-" if line["mgpu_s"] < 0 else "")
+                "correction" if line["is_correction"] else line["reason"] or "use",
+                "-"
+                if line["adjustment"]
+                else ("-" if line["mgpu_s"] < 0 else "")
                 + devices.hours(abs(line["mgpu_s"]), line["device"]),
                 cents_text(line["amount_cents"]),
             ]

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Min
 
+from adjustments.adjusting import adjustments_in
 from audit.recording import record
 from bank.settling import zone_of
 from billing.confirmations import UnconfirmedDay, unconfirmed_days
@@ -103,14 +104,14 @@ def one_month(organization: Node, name: str, *, now: datetime) -> MonthView:
 def close_month(
     organization_id: UUID, name: str, reason: str, *, actor: Actor, now: datetime
 ) -> BillingPeriod:
-    """Close a month for good, with its charges as they are now.
+    """Close a month for good, with its charges and adjustments as they are now.
 
     Late facts of closed months become corrections in it. Every day of every used cluster must be
     green or acknowledged. Otherwise a reason is needed. Raises Conflict, saying what to do.
     """
     organization = organization_of(actor, organization_id, Permission.MANAGE_PRICES)
     with transaction.atomic():
-        # Two closings of one organization wait for each other.
+        # Closings and adjustments of one organization wait for each other.
         Node.objects.select_for_update(no_key=True).get(pk=organization.pk)
         view = one_month(organization, name, now=now)
         _check(view, reason, now)
@@ -136,6 +137,7 @@ def close_month(
         while batch := list(islice(rows, BATCH_ROWS)):
             ChargeRow.objects.bulk_create(batch)
             digest.add(batch)
+        digest.add_adjustments(adjustments_in(organization.pk, period.month))
         period.row_count, period.digest = digest.row_count, digest.hexdigest()
         period.save(force_insert=True)
         record(

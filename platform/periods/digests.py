@@ -1,11 +1,14 @@
-"""The digest of a closed month: SHA-256 over one JSON line per charge, in their order."""
+"""The digest of a closed month: SHA-256 over a JSON line per charge, then per adjustment."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable
+from typing import Any
 
+from adjustments.adjusting import adjustments_in
+from adjustments.models import Adjustment
 from billing.models import PriceMode
 from periods.models import BillingPeriod, ChargeRow
 
@@ -37,6 +40,30 @@ def canonical_line(row: ChargeRow) -> bytes:
     # Months without such rows keep the digest that they had before there were any.
     if row.extra_mgpu_s or row.mode != PriceMode.PAY_PER_USE:
         values += [row.mode, row.extra_mgpu_s]
+    return _line(values)
+
+
+def canonical_adjustment(adjustment: Adjustment) -> bytes:
+    """Return the line of an adjustment. Its form never changes."""
+    return _line(
+        [
+            "adjustment",
+            str(adjustment.pk),
+            adjustment.is_correction,
+            adjustment.month.isoformat(),
+            int(adjustment.effective_at.timestamp()),
+            str(adjustment.team_id),
+            None if adjustment.user_id is None else str(adjustment.user_id),
+            None if adjustment.pool_id is None else str(adjustment.pool_id),
+            None if adjustment.dispute_id is None else str(adjustment.dispute_id),
+            adjustment.amount_nano,
+            adjustment.currency,
+            adjustment.reason,
+        ]
+    )
+
+
+def _line(values: list[Any]) -> bytes:
     return json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
 
 
@@ -62,13 +89,22 @@ class PeriodDigest:
             self._digest.update(canonical_line(row))
             self.row_count += 1
 
+    def add_adjustments(self, adjustments: Iterable[Adjustment]) -> None:
+        """Add the adjustments of the month, after all rows, by moment and id."""
+        for adjustment in adjustments:
+            self._digest.update(canonical_adjustment(adjustment))
+
     def hexdigest(self) -> str:
         """Return the digest in hexadecimal digits."""
         return self._digest.hexdigest()
 
 
 def digest_of(period: BillingPeriod, rows: Iterable[ChargeRow]) -> str:
-    """Return the digest of `period` with `rows` in the order of their numbers."""
+    """Return the digest of `period` with `rows` in the order of their numbers.
+
+    The adjustments are those of the database.
+    """
     digest = PeriodDigest(period)
     digest.add(rows)
+    digest.add_adjustments(adjustments_in(period.organization_id, period.month))
     return digest.hexdigest()

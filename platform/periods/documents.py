@@ -139,12 +139,13 @@ def _row(line: StatementLine) -> list[str]:
     whole, rest = divmod(abs(thousandths), 1_000)
     month = f"{line.month:%Y-%m}"
     sign, hours = "-" if thousandths < 0 else "", f"{whole:,}.{rest:03d}"
+    adjusted = line.adjustment
     return [
-        line.team_path,
+        line.team_path if adjusted is None else f"{line.team_path}: {adjusted.reason}",
         line.pool,
         line.usage_class,
         f"{month}, correction" if line.is_correction else month,
-        f"{sign}{hours} {DeviceKind(line.device).singular}-h",
+        f"{sign}{hours} {DeviceKind(line.device).singular}-h" if adjusted is None else "",
         cents_text(line.amount_cents),
     ]
 

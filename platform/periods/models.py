@@ -21,7 +21,7 @@ class BillingPeriod(models.Model):
     """A closed month of an organization: `[start, end)` by its time zone at the closing.
 
     `month` is its first day. `currency` is that of the rate card, or empty. `reason` says why it
-    was closed in spite of what blocked it. `digest` is over all of its charges
+    was closed in spite of what blocked it. `digest` is over all of its charges and adjustments
     (`periods.digests`). Months that are not closed have no row.
     """
 

@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 from uuid_utils.compat import uuid7
 
+from adjustments.models import Adjustment
 from tenants.models import Node
 
 STATEMENT_REASON_LENGTH_MAX = 500
@@ -89,14 +90,16 @@ class Statement(models.Model):
     @property
     def lines_in_order(self) -> models.QuerySet[StatementLine]:
         """Return its lines by their numbers."""
-        return self.lines.order_by("number")
+        return self.lines.select_related("adjustment").order_by("number")
 
 
 class StatementLine(models.Model):
-    """The use of a pool by a team in one class, in the month that begins on `month`.
+    """The use of a pool by a team in one class, or an adjustment.
 
-    A correction is of an earlier month. `amount_cents` are the cents of `cost_nano` by largest
-    remainder over the whole closed month of the organization.
+    It is of the month that begins on `month`. A correction is of an earlier month. `amount_cents`
+    are the cents of `cost_nano` by largest remainder over the whole closed month of the
+    organization. An `adjustment` has no use, its pool may be empty, and its `usage_class` is
+    "adjustment" or "refund".
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -106,15 +109,24 @@ class StatementLine(models.Model):
     is_correction = models.BooleanField()
     team = models.ForeignKey(Node, models.PROTECT, related_name="+", db_index=False)
     team_path = models.CharField(max_length=1024)
-    pool = models.CharField(max_length=63)
+    pool = models.CharField(max_length=63, blank=True)
     device = models.CharField(max_length=8)
     usage_class = models.CharField(max_length=10)
+    adjustment = models.ForeignKey(Adjustment, models.PROTECT, null=True, related_name="+")
     mgpu_s = models.BigIntegerField()
     cost_nano = models.BigIntegerField()
     amount_cents = models.BigIntegerField()
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(adjustment=None) & ~Q(usage_class__in=("adjustment", "refund"))
+                | Q(adjustment__isnull=False, usage_class__in=("adjustment", "refund"), mgpu_s=0),
+                name="adjustments_have_lines_of_their_own",
+            ),
+            models.UniqueConstraint(
+                fields=["statement", "adjustment"], name="statement_has_an_adjustment_once"
+            ),
             models.UniqueConstraint(
                 fields=["statement", "number"], name="statement_line_has_a_number"
             ),

@@ -13,6 +13,10 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 
+from adjustments.adjusting import adjustments_in
+from adjustments.disputes import used_until
+from adjustments.models import Adjustment
+from adjustments.months import first_day_of
 from audit.recording import record
 from billing.models import PriceMode
 from live.publishing import COSTS, publish
@@ -21,10 +25,10 @@ from periods.models import BillingPeriod
 from periods.posting import NANO_PER_CENT, post_credit_note, post_statements
 from periods.statement_models import Statement, StatementKind, StatementLine
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
-from primitives.units import div_half_even
+from primitives.units import DeviceKind, div_half_even
 from tenants.access import Actor
 from tenants.models import Node, NodeKind
-from tenants.places import nodes_by_path
+from tenants.places import nodes_by_path, path_at
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 
@@ -40,7 +44,7 @@ class Unit(StrEnum):
 
 
 class LineKey(NamedTuple):
-    """The use that one line charges."""
+    """The use that one line charges, or the adjustment."""
 
     is_correction: bool
     month: date
@@ -49,6 +53,7 @@ class LineKey(NamedTuple):
     pool: str
     device: str
     usage_class: str
+    adjustment_id: UUID | None = None
 
 
 class LineSums(NamedTuple):
@@ -62,25 +67,50 @@ class LineSums(NamedTuple):
     amount_cents: int
 
 
-def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
-    """Return the lines of all statements of a closed month, in their order.
+_OF_USE = LineKey._fields[:-1]
 
-    Their cents are those of `cents_of`, so they sum to the charges of the month. Use of pools that
-    only show their costs is billed to nobody.
+
+def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
+    """Return the lines of all statements of a closed month, in their order, adjustments last.
+
+    Their cents are those of `cents_of`, so they sum to the charges and adjustments of the month.
+    Use of pools that only show their costs is billed to nobody.
     """
     billed = period.rows.exclude(mode=PriceMode.SHOWBACK)
-    rows = billed.values_list(*LineKey._fields).annotate(
+    rows = billed.values_list(*_OF_USE).annotate(
         billed_mgpu_s=Sum(F("mgpu_s") + F("extra_mgpu_s")), billed_nano=Sum("cost_nano")
     )
     found = [
         (LineKey(*values), int(mgpu_s), int(cost_nano))
-        for *values, mgpu_s, cost_nano in rows.order_by(*LineKey._fields)
+        for *values, mgpu_s, cost_nano in rows.order_by(*_OF_USE)
+    ]
+    found += [
+        (_adjusted(one, period), 0, one.amount_nano)
+        for one in adjustments_in(period.organization_id, period.month)
     ]
     cents = cents_of([cost_nano for _, _, cost_nano in found])
     return {
         key: LineSums(mgpu_s, cost_nano, amount_cents)
         for (key, mgpu_s, cost_nano), amount_cents in zip(found, cents, strict=True)
     }
+
+
+def _adjusted(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
+    """Return the line of an adjustment. A correction names the month of the use."""
+    month, dispute, pool = adjustment.month, adjustment.dispute, adjustment.pool
+    if adjustment.is_correction and dispute is not None:
+        used = used_until(dispute.attempt)
+        month = month if used is None else first_day_of(used, ZoneInfo(period.time_zone))
+    return LineKey(
+        is_correction=adjustment.is_correction,
+        month=month,
+        team_path=path_at(adjustment.team, adjustment.effective_at),
+        team_id=adjustment.team_id,
+        pool="" if pool is None else pool.name,
+        device=DeviceKind.GPU if pool is None else pool.kind,
+        usage_class="adjustment" if dispute is None else "refund",
+        adjustment_id=adjustment.pk,
+    )
 
 
 def cents_of(costs_nano: Sequence[int]) -> list[int]:

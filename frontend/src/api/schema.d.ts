@@ -5377,8 +5377,10 @@ export interface components {
             unit: string;
             unit_name: string;
         };
-        /** @description The use of a pool by a team in one class, in one month. */
+        /** @description The use of a pool by a team in one class, in one month, or an adjustment. */
         IssuedStatementLine: {
+            /** Format: uuid */
+            adjustment: string | null;
             amount_cents: number;
             /** @description Before it was rounded to cents */
             cost_nano: number;
@@ -5398,9 +5400,13 @@ export interface components {
              */
             month: string;
             number: number;
+            /** @description Empty for an adjustment without a pool */
             pool: string;
+            /** @description Of an adjustment */
+            reason?: string | null;
             /** @description Path at the time of use */
             team: string;
+            /** @description A usage class, commitment or top_up, or adjustment or refund */
             usage_class: string;
         };
         IssuedStatementPage: {
@@ -6608,7 +6614,7 @@ export interface components {
             /** @description Login */
             closed_by?: string | null;
             currency?: string | null;
-            /** @description SHA-256 over all charges */
+            /** @description SHA-256 over all charges and adjustments */
             digest?: string | null;
             /**
              * Format: date-time
@@ -6669,13 +6675,15 @@ export interface components {
         };
         /** @description A month with its charges, once it is closed. */
         PeriodDetail: {
+            /** @description Return the sum of the adjustments of the month, refunds included. */
+            readonly adjustments_nano: number;
             readonly charges: components["schemas"]["PeriodCharge"][];
             /** Format: date-time */
             closed_at?: string | null;
             /** @description Login */
             closed_by?: string | null;
             currency?: string | null;
-            /** @description SHA-256 over all charges */
+            /** @description SHA-256 over all charges and adjustments */
             digest?: string | null;
             /**
              * Format: date-time

@@ -183,8 +183,9 @@ function Totals({ month }: { month: PeriodDetail }) {
       <Facts label="Totals" isLeft>
         <Fact name="Use of the month">{formatCost(sum(false), currency)}</Fact>
         <Fact name="Corrections of earlier months">{formatCost(sum(true), currency)}</Fact>
+        <Fact name="Adjustments">{formatCost(month.adjustments_nano, currency)}</Fact>
         <Fact name="Total">
-          <b>{formatCost(sum(false) + sum(true), currency)}</b>
+          <b>{formatCost(sum(false) + sum(true) + BigInt(month.adjustments_nano), currency)}</b>
         </Fact>
         <Fact name="Closed">
           {month.closed_at && <Time at={month.closed_at} show="exact" />} by {month.closed_by}

@@ -53,7 +53,8 @@ describe("periods", () => {
     const totals = within(await screen.findByRole("table", { name: "Totals" }));
     expect(totals.getByRole("row", { name: /Use of the month/ })).toHaveTextContent("€453,200.00");
     expect(totals.getByRole("row", { name: /Corrections/ })).toHaveTextContent("−€24.00");
-    expect(totals.getByRole("row", { name: /^Total/ })).toHaveTextContent("€453,176.00");
+    expect(totals.getByRole("row", { name: /Adjustments/ })).toHaveTextContent("−€250.00");
+    expect(totals.getByRole("row", { name: /^Total/ })).toHaveTextContent("€452,926.00");
     const charges = within(screen.getByRole("table", { name: "Charges" }));
     expect(charges.getAllByRole("row")[5]).toHaveTextContent("correction");
     const statements = within(await screen.findByRole("table", { name: "Statements" }));

@@ -8,6 +8,7 @@ from django.db.models import Q, Sum
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from adjustments.adjusting import adjustments_in
 from billing.reconciliation_models import ReconciliationStatus
 from periods.closing import BLOCKERS_MAX, GRACE, MonthView, PeriodState
 from periods.models import REASON_LENGTH_MAX, ChargeRow
@@ -56,7 +57,10 @@ class PeriodSerializer(serializers.Serializer[MonthView]):
     currency = serializers.CharField(source="period.currency", default=None, allow_null=True)
     row_count = serializers.IntegerField(source="period.row_count", default=None, allow_null=True)
     digest = serializers.CharField(
-        source="period.digest", default=None, allow_null=True, help_text="SHA-256 over all charges"
+        source="period.digest",
+        default=None,
+        allow_null=True,
+        help_text="SHA-256 over all charges and adjustments",
     )
 
     @extend_schema_field(serializers.DateTimeField())
@@ -87,6 +91,12 @@ class PeriodDetailSerializer(PeriodSerializer):
     """A month with its charges, once it is closed."""
 
     charges = serializers.SerializerMethodField()
+    adjustments_nano = serializers.SerializerMethodField()
+
+    def get_adjustments_nano(self, view: MonthView) -> int:
+        """Return the sum of the adjustments of the month, refunds included."""
+        adjustments = adjustments_in(view.organization.pk, view.month.first)
+        return sum(one.amount_nano for one in adjustments)
 
     @extend_schema_field(PeriodChargeSerializer(many=True))
     def get_charges(self, view: MonthView) -> list[dict[str, Any]]:

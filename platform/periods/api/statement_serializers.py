@@ -47,15 +47,21 @@ class IssuedStatementSerializer(serializers.Serializer[Any]):
 
 
 class IssuedStatementLineSerializer(serializers.Serializer[Any]):
-    """The use of a pool by a team in one class, in one month."""
+    """The use of a pool by a team in one class, in one month, or an adjustment."""
 
     number = serializers.IntegerField()
     month = serializers.DateField(format="%Y-%m", help_text="Month of the use")
     is_correction = serializers.BooleanField(help_text="It changes the charges of that month")
     team = serializers.CharField(source="team_path", help_text="Path at the time of use")
-    pool = serializers.CharField()
+    pool = serializers.CharField(help_text="Empty for an adjustment without a pool")
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
-    usage_class = serializers.CharField()
+    usage_class = serializers.CharField(
+        help_text="A usage class, commitment or top_up, or adjustment or refund"
+    )
+    adjustment = serializers.UUIDField(source="adjustment_id", allow_null=True)
+    reason = serializers.CharField(
+        source="adjustment.reason", default=None, allow_null=True, help_text="Of an adjustment"
+    )
     mgpu_s = serializers.IntegerField()
     cost_nano = serializers.IntegerField(help_text="Before it was rounded to cents")
     amount_cents = serializers.IntegerField()

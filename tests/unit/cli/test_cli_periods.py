@@ -25,6 +25,7 @@ DUE: dict[str, Any] = {
     "row_count": None,
     "digest": None,
     "charges": [],
+    "adjustments_nano": 0,
 }
 CLOSED = {
     **DUE,
@@ -36,6 +37,7 @@ CLOSED = {
     "currency": "EUR",
     "row_count": 2,
     "digest": "0123456789abcdef",
+    "adjustments_nano": -2_500_000_000,
     "charges": [
         {
             "team": "ai-company/research/nlp",
@@ -88,6 +90,9 @@ def test_a_month_is_closed_with_a_reason(server: Server) -> None:
     ran = server.run("periods", "close", "2026-11", "--reason", "known")
     assert server.sent[-1] == "POST organizations/o1/periods/2026-11/close"
     assert ran.err == "2026-11 is closed with 2 charges.\n"
+    assert [line.split() for line in ran.out.splitlines() if "Adjust" in line] == [
+        ["Adjustments", "-2.50", "EUR"]
+    ]
     assert [line.split() for line in ran.out.splitlines()[-2:]] == [
         ["ai-company/research/nlp", "h100", "guaranteed", "use", "2.000", "7.20"],
         ["ai-company/research/nlp", "h100", "guaranteed", "correction", "-1.000", "-3.60"],

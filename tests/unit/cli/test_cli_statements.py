@@ -35,6 +35,8 @@ LINE: dict[str, Any] = {
     "pool": "h100",
     "device": "gpu",
     "usage_class": "borrowed",
+    "adjustment": None,
+    "reason": None,
     "mgpu_s": -3_600_000,
     "cost_nano": -1_000_000_000,
     "amount_cents": -100,
@@ -70,6 +72,17 @@ def test_the_lines_of_a_statement(server: Server) -> None:
     ran = server.run("statements", "get", "2026-11", "2026-00001")
     assert ran.out.splitlines()[-1].split() == [
         *("ai-company/research/nlp", "h100", "borrowed", "2026-10", "correction", "-1.000"),
+        "-1.00",
+    ]
+    adjusted = {"adjustment": "a1", "reason": "storage", "usage_class": "adjustment", "mgpu_s": 0}
+    line = {**LINE, **adjusted, "is_correction": False}
+    server.routes["GET statements/s1"] = {**STATEMENT, "lines": [line]}
+    ran = server.run("statements", "get", "2026-11", "2026-00001")
+    assert ran.out.splitlines()[-1].split()[2:] == [
+        "adjustment",
+        "2026-10",
+        "storage",
+        "-",
         "-1.00",
     ]
 

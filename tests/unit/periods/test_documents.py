@@ -211,6 +211,8 @@ def test_statements_over_the_api(
             "pool": "h100",
             "device": "gpu",
             "usage_class": "guaranteed",
+            "adjustment": None,
+            "reason": None,
             "mgpu_s": 8 * 3_600_000,
             "cost_nano": 16_000_000_000,
             "amount_cents": 1_600,
