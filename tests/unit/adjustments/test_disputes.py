@@ -64,7 +64,7 @@ def test_an_accepted_dispute_refunds_the_charge_once(
 ) -> None:
     """The refund names the dispute, the attempt's user and pool. A second dispute is refused.
 
-    Planted: a refund of the charge at the time of the decision, twice.
+    Planted: a repeated acceptance that refunds again.
     """
     attempt = a_charged_attempt(company)
     dispute = open_dispute(attempt.pk, "the node was broken", actor=lena, now=LATER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -71,7 +72,7 @@ def balances(company: Company, month: int = 11) -> list[tuple[int, float]]:
 def test_a_history_has_the_balance_of_each_day_until_the_present(company: Company) -> None:
     """nlp pays 48 GPU-hours a day. A day without transfers keeps the balance before it.
 
-    Planted: the balance after the day, in place of that at its end.
+    Planted: the balance before the day, in place of that at its end.
     """
     assert balances(company) == [
         *((day, -48 * day) for day in range(1, 6)),
@@ -178,7 +179,7 @@ def test_a_running_job_that_borrows_holds_an_hour(company: Company) -> None:
 
 
 def test_a_statement_names_the_jobs_behind_its_payments(company: Company) -> None:
-    """Planted: use beyond midnight on its first day; a person without rights sees names."""
+    """Planted: use beyond midnight on its first day. Against: names for a person without rights."""
     a_metered_attempt(
         company.nlp,
         int(5.75 * DAY_S),
@@ -231,21 +232,22 @@ def test_unspent_earnings_say_when_and_from_whom_they_were_earned(company: Compa
 
 
 def test_the_month_of_earnings_follows_from_their_expiry() -> None:
-    """Planted: the month before, of earnings on the last day of a long month."""
+    """Planted: the month after. Against: days in place of months, at the end of a long month."""
     berlin = ZoneInfo("Europe/Berlin")
     assert earned_month(midnight(date(2027, 2, 28), berlin), berlin) == date(2026, 11, 1)
     assert earned_month(midnight(date(2027, 1, 15), berlin), berlin) == date(2026, 10, 1)
 
 
 def test_a_statement_is_a_csv_that_no_spreadsheet_runs(company: Company) -> None:
-    """Exact amounts, and texts without formulas. Planted: the path without its apostrophe."""
-    company.vision.slug = "=vision"
+    """Exact amounts, and texts without formulas. Planted: the reason without its apostrophe."""
     statement = statement_of(company.nlp, company.pool, 2026, 11)
+    first, *others = statement.lines
+    statement = replace(statement, lines=(replace(first, reason="=1+1"), *others))
     lines = "".join(csv_lines(statement)).split("\r\n")
     assert lines[1].split(",")[2:6] == ["", "opening", "", ""]
     assert lines[2].split(",")[2:] == [
         *("2026-11-01", "lent", "ai-company/production/inference"),
-        *("-32.000000", "-32.000000", str(-32 * GPU_HOUR), str(-32 * GPU_HOUR), "", ""),
+        *("-32.000000", "-32.000000", str(-32 * GPU_HOUR), str(-32 * GPU_HOUR), "", "'=1+1"),
     ]
     assert lines[-1] == ""
     assert len(lines) == 1 + 1 + len(statement.lines) + 1

@@ -78,7 +78,7 @@ def balance(owner: Node, kind: str = "team") -> int:
 def test_adjustments_of_the_month_are_lines_of_their_own(company: Company, fiona: Actor) -> None:
     """vision has no use, only a credit. Another month's adjustment and a pending one wait.
 
-    Planted: pending adjustments count; those of all months."""
+    Against: pending adjustments count; those of all months."""
     adjust(company, fiona, 5, pool=company.pool)
     adjust(company, fiona, 7)
     adjust(company, fiona, -20, team=company.vision)
@@ -105,7 +105,7 @@ def test_adjustments_of_the_month_are_lines_of_their_own(company: Company, fiona
 def test_a_refund_after_the_closing_is_a_correction_in_the_next_month(
     company: Company, fiona: Actor
 ) -> None:
-    """November stays as it was, and December's statement names it. Planted: December's name."""
+    """November stays as it was, and December's statement names it. Against: December's name."""
     lena = an_actor(company.nlp, Role.TEAM_LEAD)
     attempt = a_metered_attempt(company.nlp, 7_200, 10_800, pool=company.pool)
     november = close(company, fiona, "2026-11", "known")
@@ -121,7 +121,7 @@ def test_a_refund_after_the_closing_is_a_correction_in_the_next_month(
 
 
 def test_the_digest_covers_adjustments(company: Company, fiona: Actor) -> None:
-    """A month without any keeps the digest of its charges. Planted: a digest without them."""
+    """A month without any keeps the digest of its charges. Against: a digest without them."""
     with transaction.atomic():
         bare = close(company, fiona, "2026-11", "known").digest
         transaction.set_rollback(True)
