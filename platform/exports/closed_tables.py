@@ -50,6 +50,7 @@ CLOSED_COLUMNS: Sequence[Column] = (
     decimal("cost", lambda one: one.billed_cost_nano),
     text("currency", lambda one: one.currency or None),
     whole("extra_mgpu_seconds", lambda one: one.row.extra_mgpu_s),
+    text("price_mode", lambda one: one.row.mode),
 )
 
 

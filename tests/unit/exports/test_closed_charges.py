@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from datetime import timedelta
+from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 from django.conf import LazySettings
 
 from billing.metering import Observed, record_observed
-from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
+from billing.models import RateCard
+from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at, terms_of
 from builders.period_builders import DECEMBER, DUE, close
 from builders.portal_builders import Company, a_company, a_pool, an_actor
 from exports.files import file_of
@@ -87,6 +89,29 @@ def test_a_file_has_the_charges_as_billed(company: Company, finance: Actor) -> N
     lead = an_actor(company.vision, Role.TEAM_LEAD, "lead")
     below = exported(lead, node_path="ai-company/research/vision", pool_name="h100")
     assert [row["team"] for row in rows_of(below)] == ["ai-company/research/vision"]
+
+
+def test_a_file_says_how_each_charge_was_priced(company: Company, finance: Actor) -> None:
+    """Use in showback is there and costs nothing; a commitment has a quantity and no use.
+
+    From the second hour on, the 32 GPUs that teams are guaranteed cost 2 EUR each, for an hour.
+
+    Against: the mode of pay-per-use in all rows."""
+    card = RateCard.objects.get()
+    terms_of(card, "showback", start=0, end=HOUR)
+    terms_of(card, "commitment", start=HOUR, end=2 * HOUR)
+    close(company, finance, "2026-11", "known")
+    shown = ("team", "pool", "usage_class", "price_mode", "mgpu_seconds", "extra_mgpu_seconds")
+    rows = rows_of(exported(finance))
+    found = {tuple(row[name] for name in shown): row["cost"] for row in rows}
+    nlp, vision = "ai-company/research/nlp", "ai-company/research/vision"
+    used = str(8_000 * HOUR)
+    assert found[nlp, "h100", "guaranteed", "showback", used, "0"] == "0.000000000"
+    assert found[nlp, "cpu", "guaranteed", "pay_per_use", str(4_000 * HOUR), "0"] == "0.000000000"
+    assert found[nlp, "h100", "commitment", "commitment", "0", used] == "16.000000000"
+    assert (vision, "h100", "commitment") in {key[:3] for key in found}
+    committed = [row["cost"] for row in rows if row["usage_class"] == "commitment"]
+    assert sum(map(Decimal, committed)) == 64
 
 
 @pytest.mark.parametrize("format_name", ["csv", "parquet"])
