@@ -61,7 +61,7 @@ def adjustments_between(
 def adjustments_in(organization_id: UUID, month: date) -> Iterator[Adjustment]:
     """Yield the adjustments that count in the month that begins on `month`, by moment and id.
 
-    Those of a closed month never change.
+    Adjustments of a closed month never change.
     """
     yield from _counted(organization_id).filter(month=month).iterator(chunk_size=_BATCH)
 

@@ -82,7 +82,7 @@ def invoice_batches(export: Export) -> Iterator[Sequence[InvoiceLine]]:
         statement__period__start=export.start,
         statement__period__end=export.end,
         statement__issued_at__lte=export.as_of,
-    ).select_related("statement__credits")
+    ).select_related("statement__credits", "adjustment")
     rows = _rows(lines.order_by("statement__year", "statement__sequence", "number"), export)
     while batch := list(islice(rows, BATCH_ROWS)):
         yield batch
@@ -108,15 +108,16 @@ def _description(one: InvoiceLine) -> str:
         what = line.usage_class.capitalize() + (f" for {line.pool}" if line.pool else "")
     correction = ", correction" if line.is_correction else ""
     credited = f", credit of {line.statement.credits.number}" if line.statement.credits else ""
-    return f"{what} of {line.team_path} in {line.month:%Y-%m}{correction}{credited}"
+    reason = f": {line.adjustment.reason}" if line.adjustment else ""
+    return f"{what} of {line.team_path} in {line.month:%Y-%m}{correction}{credited}{reason}"
 
 
 def _grain(one: InvoiceLine) -> str:
     """Return what the line is of. An adjustment may have no pool."""
-    pool = {"SkuId": one.line.pool} if one.line.pool else {}
+    optional = {"SkuId": one.line.pool, "x_AdjustmentId": one.line.adjustment_id}
     return json.dumps(
         {
-            **pool,
+            **{name: str(value) for name, value in optional.items() if value},
             "SkuMeter": one.line.usage_class,
             "SubAccountId": one.line.team_path,
             "x_IsCorrection": one.line.is_correction,
