@@ -6,7 +6,7 @@ correction in the next open month if that one is closed.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
@@ -155,14 +155,15 @@ def decline_dispute(dispute_id: UUID, *, note: str, actor: Actor, now: datetime)
     return dispute
 
 
-def used_until(attempt: MeteredAttempt) -> datetime | None:
-    """Return the end of the attempt's use; None while it runs and without use."""
-    return attempt.segments.order_by("-start").values_list("end", flat=True).first()
+def last_used(attempt: MeteredAttempt) -> datetime | None:
+    """Return the last second of the attempt's use; None while it runs and without use."""
+    end = attempt.segments.order_by("-start").values_list("end", flat=True).first()
+    return None if end is None else end - timedelta(seconds=1)
 
 
 def _refund(dispute: Dispute, amount_nano: int, *, actor: Actor, now: datetime) -> None:
     attempt = dispute.attempt
-    used_in = first_day_of(used_until(attempt) or now, zone_of(dispute.organization_id))
+    used_in = first_day_of(last_used(attempt) or now, zone_of(dispute.organization_id))
     month = open_month(dispute.organization_id, used_in, now)
     Adjustment.objects.create(
         organization_id=dispute.organization_id,

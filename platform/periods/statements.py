@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 
 from adjustments.adjusting import adjustments_in
-from adjustments.disputes import used_until
+from adjustments.disputes import last_used
 from adjustments.models import Adjustment
 from adjustments.months import first_day_of
 from audit.recording import record
@@ -99,7 +99,7 @@ def _adjusted(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
     """Return the line of an adjustment. A correction names the month of the use."""
     month, dispute, pool = adjustment.month, adjustment.dispute, adjustment.pool
     if adjustment.is_correction and dispute is not None:
-        used = used_until(dispute.attempt)
+        used = last_used(dispute.attempt)
         month = month if used is None else first_day_of(used, ZoneInfo(period.time_zone))
     return LineKey(
         is_correction=adjustment.is_correction,

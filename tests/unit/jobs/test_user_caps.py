@@ -94,6 +94,17 @@ def test_of_three_jobs_of_two_two_start_below_a_cap_of_four(company: Company, ca
     )
 
 
+def test_a_job_that_a_budget_stops_takes_no_room_of_the_cap(company: Company, cast: Cast) -> None:
+    """And the other way round. Planted: caps before budgets; budgets before caps."""
+    capped(company, 4)
+    an_evaluated_budget(company.nlp, 20)
+    queued(company, cast.bob, 4, name="over the budget", time_limit_s=36_000)
+    queued(company, cast.bob, 5, name="over the cap", time_limit_s=3_600 * 4)
+    queued(company, cast.bob, 1, name="small", time_limit_s=3_600)
+    queued(company, cast.nlp_lead, 4, name="of the lead", time_limit_s=3_600 * 4)
+    assert cycle() == {"small", "of the lead"}
+
+
 def test_native_jobs_count(company: Company, cast: Cast) -> None:
     """Against: attempts of jobs from the portal alone."""
     capped(company, 4)
