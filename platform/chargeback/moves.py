@@ -83,12 +83,14 @@ def moves_between(
     """Return what moved from the period before the asked one.
 
     Before whole months of the organization's zone are as many months, before days as many days. A
-    period that still runs is compared with as much time of the one before. Raises as
-    `grouped_report`.
+    period that still runs is compared with as much time of the one before. Nothing has moved before
+    a period begins. Raises as `grouped_report`.
     """
     zone = zone_for(actor, narrowed.node_path)
     period = asked.period(zone, now)
     start, end = period_before(period, zone)
+    if period.until <= period.start:
+        return Moves(Period(start, end, period.as_of), period, zone.key, (), {})
     end = min(end, start + (period.until - period.start))
     first, second = (
         grouped_report(

@@ -153,6 +153,20 @@ def test_moves_of_a_company() -> None:
 
 
 @pytest.mark.django_db
+def test_nothing_has_moved_before_a_period_begins() -> None:
+    """Against: "start must be before end", in the first second of a month and for a coming one."""
+    company = a_company()
+    a_metered_attempt(company.nlp, 0, None, mgpu=1_000)
+    for now in (at(DAY), at(DAY - 1)):
+        found = moves_between(
+            actor=an_actor(company.organization, Role.FINANCE),
+            asked=Asked(date(2026, 11, 2), date(2026, 11, 3)),
+            now=now,
+        )
+        assert (found.rows, found.totals) == ((), {})
+
+
+@pytest.mark.django_db
 def test_a_running_period_is_compared_with_as_much_time() -> None:
     """Six hours into the day, yesterday counts for six hours."""
     company = a_company()
