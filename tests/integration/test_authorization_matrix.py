@@ -533,8 +533,9 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 409 409 409 404 409 409 404 404 404 404",
         lambda world: {"attempt": str(world.ids["attempt"]), "reason": "broken"},
     ),
+    # Nothing is charged for that attempt now: who may decide is told so.
     ("POST", "disputes/<uuid:dispute_id>/accept"): a_case(
-        "401 200 200 403 404 403 404 200 403 404 404", {}
+        "401 409 409 403 404 403 404 409 403 404 404", {}
     ),
     ("POST", "disputes/<uuid:dispute_id>/decline"): a_case(
         "401 200 200 403 404 200 404 200 403 404 404", {"note": "it was fine"}
