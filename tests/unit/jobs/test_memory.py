@@ -67,6 +67,7 @@ NOT_TOLD: dict[type[Model], set[str]] = {
         "signals_shell_only",
         "requeue_on",
         "requeue_max",
+        "cost_cap_nano",
         "checkpoint_path",
         "is_requeueable",
         # Who begins later is found anew in each cycle.
