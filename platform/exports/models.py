@@ -247,7 +247,7 @@ class DeliveryState(models.TextChoices):
 
 
 class Delivery(models.Model):
-    """One file of a schedule: of the month that has the day `due_on`, or begins with it.
+    """A file that a schedule delivers: of the month that has the day `due_on`, or begins with it.
 
     `tries` counts failed attempts, and `message` has the last error. A repeated delivery replaces
     the file at the target. `sha256` is that of the delivered file.

@@ -152,7 +152,7 @@ class AcceleratedMonth:
 
 @contextmanager
 def away() -> Iterator[None]:
-    """What a loop does while its cluster may be cut off."""
+    """A step of a loop whose cluster may be cut off."""
     try:
         yield
     except ClusterUnavailable:

@@ -29,7 +29,7 @@ POOL = "pool"
 
 
 class Fact(NamedTuple):
-    """What a cluster or the arbiter said of an attempt; `amount` belongs to classes and sizes."""
+    """News of an attempt from a cluster or the arbiter; `amount` belongs to classes and sizes."""
 
     kind: str
     hour: int

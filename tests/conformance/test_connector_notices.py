@@ -178,7 +178,7 @@ def test_the_grace_of_a_child_is_longer_than_its_shell(bench: Bench) -> None:
 
 
 def test_what_a_shell_leaves_behind_is_killed_after_the_grace(bench: Bench) -> None:
-    """It ends, although it ignores the notice, and not before the grace is over.
+    """A job ends, although it ignores the notice, and not before the grace is over.
 
     Planted: the notice as a signal to the process group, as the launchers sent it before.
     """

@@ -124,7 +124,7 @@ class Company:
         }
 
     def explanation(self, job: Job) -> Any:
-        """What a researcher reads of a waiting job."""
+        """The explanation of a waiting job, as a researcher reads it."""
         return self.caller("rosa").get(f"jobs/{job.pk}/explanation").json()
 
     def why(self, job: Job) -> str:

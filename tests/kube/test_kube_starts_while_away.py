@@ -84,7 +84,7 @@ def test_webhooks_are_given_up_before_a_write_to_them(loop: KubernetesLoop) -> N
 def test_a_job_whose_kueue_is_away_says_so_after_one_look(
     how: str, loop: KubernetesLoop, company: Company, bob: User
 ) -> None:
-    """What is to be sent meanwhile, what was sent before, and the cluster's page.
+    """Jobs that are to be sent meanwhile, those sent before, and the cluster's page say so.
 
     Against: looks that found a silent API server, since a write was given up as early as its
     webhook; "it is being started" for as long as Kueue was away.

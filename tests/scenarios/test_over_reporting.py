@@ -52,7 +52,7 @@ def served(asked: GpuDays, balances: GpuDays, used: GpuDays) -> GpuDays:
 
 
 def useful(days: list[GpuDays], needs: GpuDays) -> int:
-    """What team a gets of what it needs, day by day."""
+    """The GPUs that team a gets of those that it needs, day by day."""
     accounts = tuple(Account(team, 1) for team in TEAMS)
     pool = total = 0
     used: GpuDays = (0, 0, 0)

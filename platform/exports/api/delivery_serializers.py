@@ -60,7 +60,7 @@ class DeliveryScheduleCreateSerializer(StrictSerializer):
 
 
 class DeliverySerializer(serializers.Serializer[Delivery]):
-    """One file of a schedule."""
+    """A file that a schedule delivers."""
 
     id = serializers.UUIDField()
     schedule = DeliveryScheduleSerializer()
