@@ -4536,7 +4536,7 @@ export interface components {
             team: string;
             user: string;
         };
-        /** @description One file of a schedule. */
+        /** @description A file that a schedule delivers. */
         Delivery: {
             /** Format: date-time */
             delivered_at: string | null;
