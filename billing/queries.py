@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import F, Q
@@ -35,14 +36,16 @@ USAGE_OF_JOB = """(
 
 @dataclass(frozen=True, slots=True)
 class PresentPrices:
-    """Billed prices of a GPU-hour at one moment, by pool and usage class, of an organization.
+    """Prices of a GPU-hour at one moment, by pool and usage class, of an organization.
 
-    In nano-currency, with the multiplier of the class. Showback costs 0, and so does use that a
-    commitment pays. Unpaid use has the price of borrowed use where it has none of its own. The
-    currency is None if there is no price at all. `modes` has the pools with terms.
+    In nano-currency, with the multiplier of the class. `billed_nano` is 0 for showback, and for use
+    that a commitment pays; `listed_nano` has the price then, too. Unpaid use has the price of
+    borrowed use where it has none of its own. The currency is None if there is no price at all.
+    `modes` has the pools with terms.
     """
 
     billed_nano: Mapping[tuple[UUID, str], int]
+    listed_nano: Mapping[tuple[UUID, str], int]
     modes: Mapping[UUID, str]
     currency: str | None
 
@@ -51,7 +54,20 @@ class PresentPrices:
         return self.modes.get(pool, PriceMode.PAY_PER_USE.value)
 
 
-def cost_per_hour_nano(
+class HourCost(NamedTuple):
+    """The cost of an hour of GPUs in nano-currency, and its currency (ISO 4217).
+
+    `unbilled_nano` is the cost that is not billed: of showback, or of use that a commitment pays,
+    by the pool's `mode` (`billing.models.PriceMode`).
+    """
+
+    billed_nano: int
+    unbilled_nano: int
+    mode: str
+    currency: str
+
+
+def cost_per_hour(
     *,
     organization_id: UUID,
     pool_id: UUID,
@@ -59,24 +75,30 @@ def cost_per_hour_nano(
     borrowed_mgpu: int,
     multiplier_ppm: int,
     now: datetime,
-) -> tuple[int, str] | None:
-    """Return the billed cost of an hour of these GPUs at present, and the currency. Two queries.
+) -> HourCost | None:
+    """Return the cost of an hour of these GPUs at present. Two queries.
 
     None if a needed class has no price now.
     """
     present = present_prices(organization_id, [pool_id], now=now)
-    total_nano = 0
+    billed_nano = listed_nano = 0
     for usage_class, mgpu in (
         (UsageClass.GUARANTEED.value, guaranteed_mgpu),
         (UsageClass.BORROWED.value, borrowed_mgpu),
     ):
         if mgpu == 0:
             continue
-        price_nano = present.billed_nano.get((pool_id, usage_class))
+        price_nano = present.listed_nano.get((pool_id, usage_class))
         if price_nano is None:
             return None
-        total_nano += cost_nano(mgpu * 3_600, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
-    return None if present.currency is None else (total_nano, present.currency)
+        nano = cost_nano(mgpu * 3_600, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
+        listed_nano += nano
+        # A class is billed at its price, or not at all.
+        billed_nano += nano if present.billed_nano[pool_id, usage_class] else 0
+    if present.currency is None:
+        return None
+    unbilled_nano = listed_nano - billed_nano
+    return HourCost(billed_nano, unbilled_nano, present.mode(pool_id), present.currency)
 
 
 def present_prices(
@@ -94,13 +116,14 @@ def present_prices(
     listed: dict[UUID, dict[UsageClass, int]] = {}
     for line in lines:
         listed.setdefault(line.pool_id, {})[UsageClass(line.usage_class)] = line.price_nano
-    billed_nano = {
-        (pool, usage_class.value): price.billed_nano
+    prices = {
+        (pool, usage_class.value): price
         for pool, of_class in listed.items()
         for usage_class, price in class_prices(of_class, of_pool.get(pool, PoolTerms())).items()
     }
     return PresentPrices(
-        billed_nano=billed_nano,
+        billed_nano={key: price.billed_nano for key, price in prices.items()},
+        listed_nano={key: price.price_nano for key, price in prices.items()},
         modes={pool: terms.mode for pool, terms in of_pool.items()},
         currency=lines[0].card.currency if lines else None,
     )

@@ -721,6 +721,8 @@ function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean)
     cluster: startsNow ? "slurm-a" : null,
     pool: job.pool,
     cost_per_hour_nano: planned * 2_000_000,
+    unbilled_per_hour_nano: 0,
+    price_mode: "pay_per_use" as const,
     currency: "EUR",
     cost_cap_after_s: request.cost_cap_nano == null ? null : Math.ceil((request.cost_cap_nano * 3600) / (planned * 2_000_000)),
     budgets: theBudgets().slice(0, 2).map(({ id, name, node, measure, currency, policy, limit, state }) => ({

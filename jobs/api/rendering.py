@@ -294,8 +294,10 @@ def plan_body(preview: Preview) -> dict[str, Any]:
         "borrowed_mgpu": preview.mgpu - preview.guaranteed_mgpu,
         "cluster": preview.cluster,
         "pool": preview.pool,
-        "cost_per_hour_nano": None if preview.cost is None else preview.cost[0],
-        "currency": None if preview.cost is None else preview.cost[1],
+        "cost_per_hour_nano": None if preview.cost is None else preview.cost.billed_nano,
+        "unbilled_per_hour_nano": None if preview.cost is None else preview.cost.unbilled_nano,
+        "price_mode": None if preview.cost is None else preview.cost.mode,
+        "currency": None if preview.cost is None else preview.cost.currency,
         "cost_cap_after_s": preview.cost_cap_after_s,
         "budgets": [_budget_effect(one) for one in preview.budgets],
     }

@@ -11,6 +11,7 @@ from typing import Any
 from rest_framework import serializers
 
 from arbiter.api.plan import Code
+from billing.models import PriceMode
 from budgets.models import Measure, Policy
 from jobs.models import (
     AttemptState,
@@ -389,7 +390,15 @@ class JobPlanSerializer(serializers.Serializer[Any]):
     pool = serializers.CharField(
         help_text="Pool where it would start now, else that of the explanation; the cost is for it"
     )
-    cost_per_hour_nano = serializers.IntegerField(allow_null=True)
+    cost_per_hour_nano = serializers.IntegerField(
+        allow_null=True, help_text="What an hour is billed; null without a price"
+    )
+    unbilled_per_hour_nano = serializers.IntegerField(
+        allow_null=True,
+        help_text="What an hour would cost beside it: showback, or guaranteed use that the team's "
+        "commitment pays. It is not billed",
+    )
+    price_mode = serializers.ChoiceField(choices=PriceMode.choices, allow_null=True)
     currency = serializers.CharField(allow_null=True)
     cost_cap_after_s = serializers.IntegerField(
         allow_null=True,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from arbiter.explain.phrases import duration_text
-from billing.queries import cost_per_hour_nano
+from billing.queries import cost_per_hour
 from clusters.models import Cluster, Pool
 from jobs.access import check_may_manage, may_manage, visible_jobs
 from jobs.actions.extending import check_extendable, ends_at, extended_limit_s, notice_ahead
@@ -264,7 +264,7 @@ def _cost(
     job: Job, attempt: Attempt | None, mgpu: int, longer_s: int, now: datetime
 ) -> tuple[int, str] | None:
     guaranteed_mgpu = mgpu if attempt is None else attempt.guaranteed_mgpu
-    hour = cost_per_hour_nano(
+    hour = cost_per_hour(
         organization_id=job.organization_id,
         pool_id=job.pool_id,
         guaranteed_mgpu=guaranteed_mgpu,
@@ -272,7 +272,7 @@ def _cost(
         multiplier_ppm=job.priority_class.price_multiplier_ppm,
         now=now,
     )
-    return None if hour is None else (hour[0] * longer_s // 3_600, hour[1])
+    return None if hour is None else (hour.billed_nano * longer_s // 3_600, hour.currency)
 
 
 def body_of(plan: ExtensionPlan) -> dict[str, Any]:

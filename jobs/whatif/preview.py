@@ -15,7 +15,7 @@ from arbiter.api.snapshot import OtherPool, QueuedJob, Snapshot
 from arbiter.cycle.result import Decided
 from arbiter.cycle.scheduler import Core
 from arbiter.explain.sentences import Names
-from billing.queries import cost_per_hour_nano
+from billing.queries import HourCost, cost_per_hour
 from clusters.models import Cluster, Pool
 from jobs.arbitration.reasons import reason_document, withheld_document
 from jobs.arbitration.snapshots import display_names, one_instant, read_queue
@@ -59,7 +59,7 @@ class Preview:
     - `mgpu`: the milli-GPU that the job would start with now, or would wait for.
     - `guaranteed_mgpu`: the part of them inside the team's guarantee.
     - `pool`: the pool of the start, or of the reason why the job would wait.
-    - `cost`: nano-currency an hour and its currency; None without a price.
+    - `cost`: that of an hour; None without a price.
     - `budgets`: the effect on the budgets that the actor may see.
     """
 
@@ -70,7 +70,7 @@ class Preview:
     guaranteed_mgpu: int
     cluster: str | None
     pool: str
-    cost: tuple[int, str] | None
+    cost: HourCost | None
     budgets: Sequence[BudgetEffect]
     explanation: dict[str, Any]
 
@@ -78,9 +78,9 @@ class Preview:
     def cost_cap_after_s(self) -> int | None:
         """Return the seconds of run until the cost cap at `cost`; None without a cap or cost."""
         cap_nano = self.resolved.request.cost_cap_nano
-        if cap_nano is None or self.cost is None or self.cost[0] == 0:
+        if cap_nano is None or self.cost is None or self.cost.billed_nano == 0:
             return None
-        return -(-cap_nano * 3_600 // self.cost[0])
+        return -(-cap_nano * 3_600 // self.cost.billed_nano)
 
 
 def preview_job(request: JobRequest, *, actor: Actor, now: datetime) -> Preview:
@@ -287,7 +287,7 @@ def _preview_of(
         guaranteed_mgpu=guaranteed_mgpu,
         cluster=None if refused else cluster,
         pool=here.pool.name,
-        cost=cost_per_hour_nano(
+        cost=cost_per_hour(
             organization_id=resolved.team.organization_id,
             pool_id=here.pool.pk,
             guaranteed_mgpu=guaranteed_mgpu,

@@ -278,6 +278,12 @@ def print_plan(plan: Mapping[str, Any]) -> None:
     costs = None
     if cost is not None:
         costs = f"{'at least ' if is_least else ''}{money(cost)} {plan['currency']}{each}"
+        if plan["unbilled_per_hour_nano"]:
+            unbilled = f"{money(plan['unbilled_per_hour_nano'])} {plan['currency']}{each}"
+            if plan["price_mode"] == "showback":
+                costs = f"showback: not billed (would cost {unbilled})"
+            else:
+                costs += f"; covered by the commitment: {unbilled}"
     if each:
         at_once = job.get("tasks_at_once")
         some = "" if at_once is None else f"; at most {at_once:,} at once"

@@ -105,8 +105,7 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
           )}
           {plan.cost_per_hour_nano !== null && plan.currency !== null && (
             <Fact name="Cost per hour">
-              {isLeast && "at least "}
-              {formatMoney(plan.cost_per_hour_nano, plan.currency)}
+              <HourCost plan={plan} billedNano={plan.cost_per_hour_nano} currency={plan.currency} isLeast={isLeast} />
               {each}
             </Fact>
           )}
@@ -127,4 +126,24 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
       <p className="small faint">A check of what fits, not a reservation.</p>
     </>
   );
+}
+
+/** What an hour is billed, and what showback or a commitment leaves unbilled. */
+function HourCost({
+  plan,
+  billedNano,
+  currency,
+  isLeast,
+}: {
+  plan: Pick<JobPlan, "unbilled_per_hour_nano" | "price_mode">;
+  billedNano: number;
+  currency: string;
+  isLeast: boolean;
+}) {
+  const unbilledNano = plan.unbilled_per_hour_nano ?? 0;
+  if (unbilledNano > 0 && plan.price_mode === "showback") {
+    return `showback: not billed (would cost ${formatMoney(unbilledNano, currency)})`;
+  }
+  const billed = `${isLeast ? "at least " : ""}${formatMoney(billedNano, currency)}`;
+  return unbilledNano > 0 ? `${billed}; covered by the commitment: ${formatMoney(unbilledNano, currency)}` : billed;
 }

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from uuid_utils.compat import uuid7
 
-from billing.queries import USAGE_OF_JOB, cost_per_hour_nano
+from billing.queries import USAGE_OF_JOB, cost_per_hour
 from builders.billing_builders import a_metered_attempt, a_rate_card, at
 from builders.portal_builders import a_company
 from webapi.statements import prepared_cursor
@@ -45,7 +45,7 @@ def test_the_cost_of_an_hour_at_the_prices_of_now() -> None:
     a_rate_card(company.organization, {"guaranteed": 3_000_000_000}, start=100)
 
     def cost(guaranteed: int, borrowed: int, second: int) -> tuple[int, str] | None:
-        return cost_per_hour_nano(
+        found = cost_per_hour(
             organization_id=company.organization.pk,
             pool_id=company.pool.pk,
             guaranteed_mgpu=guaranteed,
@@ -53,6 +53,7 @@ def test_the_cost_of_an_hour_at_the_prices_of_now() -> None:
             multiplier_ppm=1_500_000,
             now=at(second),
         )
+        return None if found is None else (found.billed_nano, found.currency)
 
     assert cost(8_000, 0, 99) == (24_000_000_000, "EUR")
     assert cost(8_000, 0, 100) == (36_000_000_000, "EUR")

@@ -451,6 +451,8 @@ PLAN = {
     "borrowed_mgpu": 8_000,
     "cluster": "local",
     "cost_per_hour_nano": 24_005_000_000,
+    "unbilled_per_hour_nano": 0,
+    "price_mode": "pay_per_use",
     "currency": "EUR",
     "budgets": [],
 }
@@ -482,6 +484,21 @@ def test_a_plan_of_an_array_says_what_is_of_each_task(server: Server) -> None:
     ]
     server.routes["POST jobs"] = {**PLAN, "job": {**job, "tasks_at_once": None}}
     assert server.run(*words).out.startswith("For each of 10 tasks. The plan of the first task:\n")
+
+
+def test_a_plan_says_what_is_not_billed(server: Server) -> None:
+    """Against: a showback plan that costs 0."""
+    words = ("submit", "--team", TEAM, "--gpus", "16", "--plan", "--", "true")
+    shown = {**PLAN, "cost_per_hour_nano": 0, "unbilled_per_hour_nano": 24_000_000_000}
+    server.routes["POST jobs"] = {**shown, "price_mode": "showback"}
+    assert server.run(*words).out.splitlines()[-1] == (
+        "costs an hour    showback: not billed (would cost 24.00 EUR)"
+    )
+    paid = {"cost_per_hour_nano": 8_000_000_000, "unbilled_per_hour_nano": 16_000_000_000}
+    server.routes["POST jobs"] = {**PLAN, **paid, "price_mode": "commitment"}
+    assert server.run(*words).out.splitlines()[-1] == (
+        "costs an hour    8.00 EUR; covered by the commitment: 16.00 EUR"
+    )
 
 
 def test_a_cost_cap_is_sent_in_nano_and_its_time_is_told(server: Server) -> None:

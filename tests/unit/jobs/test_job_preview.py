@@ -10,6 +10,7 @@ from arbiter.cycle.decide import decide
 from audit.models import AuditEvent
 from billing.models import RateCard, RateLine
 from builders.api_callers import by_token
+from builders.billing_builders import terms_of
 from builders.job_builders import a_body, a_job, an_attempt
 from builders.loop_builders import Fenced
 from builders.portal_builders import (
@@ -133,6 +134,8 @@ def test_a_job_that_would_start(company: Company, bob: User) -> None:
         "cluster": "local",
         "pool": "h100",
         "cost_per_hour_nano": None,
+        "unbilled_per_hour_nano": None,
+        "price_mode": None,
         "currency": None,
         "budgets": [],
         "cost_cap_after_s": None,
@@ -254,7 +257,18 @@ def test_a_silent_cluster(company: Company, bob: User) -> None:
     assert body["explanation"]["code"] == "cluster_unavailable"
 
 
-def test_what_it_costs(company: Company, bob: User) -> None:
+@pytest.mark.parametrize(
+    ("mode", "costs"),
+    [
+        ("pay_per_use", [20_000_000_000, 0]),
+        ("showback", [0, 20_000_000_000]),
+        ("commitment", [4_000_000_000, 16_000_000_000]),
+    ],
+)
+def test_what_it_costs(company: Company, bob: User, mode: str, costs: list[int]) -> None:
+    """8 guaranteed and 4 borrowed GPUs. A commitment pays the guaranteed ones.
+
+    Against: use in showback that costs 0, and nothing more is said."""
     card = RateCard.objects.create(organization=company.organization, currency="EUR")
     for usage_class, price_nano in (("guaranteed", 2_000_000_000), ("borrowed", 1_000_000_000)):
         RateLine.objects.create(
@@ -264,8 +278,10 @@ def test_what_it_costs(company: Company, bob: User) -> None:
             price_nano=price_nano,
             start=NOW.replace(year=2020),
         )
+    terms_of(card, mode)
     body = plan(bob, gpus=12)
-    assert (body["cost_per_hour_nano"], body["currency"]) == (20_000_000_000, "EUR")
+    assert [body["cost_per_hour_nano"], body["unbilled_per_hour_nano"]] == costs
+    assert (body["price_mode"], body["currency"]) == (mode, "EUR")
 
 
 def test_bad_requests_are_refused_all_the_same(company: Company, bob: User) -> None:
