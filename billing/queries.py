@@ -54,8 +54,8 @@ class PresentPrices:
         return self.modes.get(pool, PriceMode.PAY_PER_USE.value)
 
 
-class HourCost(NamedTuple):
-    """The cost of an hour of GPUs in nano-currency, and its currency (ISO 4217).
+class PresentCost(NamedTuple):
+    """The cost of GPUs for some time in nano-currency, and its currency (ISO 4217).
 
     `unbilled_nano` is the cost that is not billed: of showback, or of use that a commitment pays,
     by the pool's `mode` (`billing.models.PriceMode`).
@@ -67,16 +67,17 @@ class HourCost(NamedTuple):
     currency: str
 
 
-def cost_per_hour(
+def present_cost(
     *,
     organization_id: UUID,
     pool_id: UUID,
     guaranteed_mgpu: int,
     borrowed_mgpu: int,
     multiplier_ppm: int,
+    seconds: int,
     now: datetime,
-) -> HourCost | None:
-    """Return the cost of an hour of these GPUs at present. Two queries.
+) -> PresentCost | None:
+    """Return the cost of these GPUs for `seconds` at present prices. Two queries.
 
     None if a needed class has no price now.
     """
@@ -91,14 +92,14 @@ def cost_per_hour(
         price_nano = present.listed_nano.get((pool_id, usage_class))
         if price_nano is None:
             return None
-        nano = cost_nano(mgpu * 3_600, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
+        nano = cost_nano(mgpu * seconds, price_nano=price_nano, multiplier_ppm=multiplier_ppm)
         listed_nano += nano
         # A class is billed at its price, or not at all.
         billed_nano += nano if present.billed_nano[pool_id, usage_class] else 0
     if present.currency is None:
         return None
     unbilled_nano = listed_nano - billed_nano
-    return HourCost(billed_nano, unbilled_nano, present.mode(pool_id), present.currency)
+    return PresentCost(billed_nano, unbilled_nano, present.mode(pool_id), present.currency)
 
 
 def present_prices(

@@ -550,6 +550,8 @@ function anExtensionPlan(job: JobDetail, asked: { by_s?: number; time_limit_s?: 
     notice_at: end(limit - 300),
     mgpu: job.mgpu,
     cost_nano: Math.round((job.mgpu / 1000) * 2_400_000_000 * ((limit - before) / 3600)),
+    unbilled_nano: 0,
+    price_mode: "pay_per_use",
     currency: "EUR",
     delays:
       next === undefined

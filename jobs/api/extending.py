@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from billing.models import PriceMode
 from jobs.actions.extending import LONGEST_S, extend_job
 from jobs.api import serializers as shapes
 from jobs.api.rendering import Rights, detail_body, written
@@ -67,8 +68,14 @@ class ExtensionPlanSerializer(serializers.Serializer[Any]):
     mgpu = serializers.IntegerField()
     cost_nano = serializers.IntegerField(
         allow_null=True,
-        help_text="The most that the longer run costs at present prices; null without a price",
+        help_text="What the longer run is billed at most, at present prices; null without a price",
     )
+    unbilled_nano = serializers.IntegerField(
+        allow_null=True,
+        help_text="What it would cost beside it: showback, or guaranteed use that the team's "
+        "commitment pays. It is not billed",
+    )
+    price_mode = serializers.ChoiceField(choices=PriceMode.choices, allow_null=True)
     currency = serializers.CharField(allow_null=True)
     delays = DelaySerializer(many=True)
     delayed_jobs = serializers.IntegerField(help_text="All, also those that you may not see")

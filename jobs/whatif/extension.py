@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from arbiter.explain.phrases import duration_text
-from billing.queries import cost_per_hour
+from billing.queries import PresentCost, present_cost
 from clusters.models import Cluster, Pool
 from jobs.access import check_may_manage, may_manage, visible_jobs
 from jobs.actions.extending import check_extendable, ends_at, extended_limit_s, notice_ahead
@@ -51,7 +51,7 @@ class ExtensionPlan:
     """The effect of a longer time limit.
 
     Times are None for a job that waits. `cost` is the most that the longer run costs, at present
-    prices, in nano-currency, and the currency; None without a price. `delays` has the delayed jobs
+    prices; None without a price. `delays` has the delayed jobs
     that the actor may see, and `delayed_jobs` counts all. `unseen` says why there may be more
     delays than these; it is "" where the look-ahead saw the new end. `refusal` is "" where the
     actor may extend the job so.
@@ -64,7 +64,7 @@ class ExtensionPlan:
     ends_at: datetime | None
     notice_at: datetime | None
     mgpu: int
-    cost: tuple[int, str] | None
+    cost: PresentCost | None
     delays: Sequence[Delay]
     delayed_jobs: int
     until: datetime
@@ -262,17 +262,17 @@ def _delay(shift: Shift, name: str, path: str, user: str) -> Delay:
 
 def _cost(
     job: Job, attempt: Attempt | None, mgpu: int, longer_s: int, now: datetime
-) -> tuple[int, str] | None:
+) -> PresentCost | None:
     guaranteed_mgpu = mgpu if attempt is None else attempt.guaranteed_mgpu
-    hour = cost_per_hour(
+    return present_cost(
         organization_id=job.organization_id,
         pool_id=job.pool_id,
         guaranteed_mgpu=guaranteed_mgpu,
         borrowed_mgpu=mgpu - guaranteed_mgpu,
         multiplier_ppm=job.priority_class.price_multiplier_ppm,
+        seconds=longer_s,
         now=now,
     )
-    return None if hour is None else (hour.billed_nano * longer_s // 3_600, hour.currency)
 
 
 def body_of(plan: ExtensionPlan) -> dict[str, Any]:
@@ -285,8 +285,10 @@ def body_of(plan: ExtensionPlan) -> dict[str, Any]:
         "ends_at": plan.ends_at,
         "notice_at": plan.notice_at,
         "mgpu": plan.mgpu,
-        "cost_nano": None if plan.cost is None else plan.cost[0],
-        "currency": None if plan.cost is None else plan.cost[1],
+        "cost_nano": None if plan.cost is None else plan.cost.billed_nano,
+        "unbilled_nano": None if plan.cost is None else plan.cost.unbilled_nano,
+        "price_mode": None if plan.cost is None else plan.cost.mode,
+        "currency": None if plan.cost is None else plan.cost.currency,
         "delays": [one._asdict() for one in plan.delays],
         "delayed_jobs": plan.delayed_jobs,
         "until": plan.until,

@@ -15,7 +15,7 @@ from arbiter.api.snapshot import OtherPool, QueuedJob, Snapshot
 from arbiter.cycle.result import Decided
 from arbiter.cycle.scheduler import Core
 from arbiter.explain.sentences import Names
-from billing.queries import HourCost, cost_per_hour
+from billing.queries import PresentCost, present_cost
 from clusters.models import Cluster, Pool
 from jobs.arbitration.reasons import reason_document, withheld_document
 from jobs.arbitration.snapshots import display_names, one_instant, read_queue
@@ -70,7 +70,7 @@ class Preview:
     guaranteed_mgpu: int
     cluster: str | None
     pool: str
-    cost: HourCost | None
+    cost: PresentCost | None
     budgets: Sequence[BudgetEffect]
     explanation: dict[str, Any]
 
@@ -287,12 +287,13 @@ def _preview_of(
         guaranteed_mgpu=guaranteed_mgpu,
         cluster=None if refused else cluster,
         pool=here.pool.name,
-        cost=cost_per_hour(
+        cost=present_cost(
             organization_id=resolved.team.organization_id,
             pool_id=here.pool.pk,
             guaranteed_mgpu=guaranteed_mgpu,
             borrowed_mgpu=mgpu - guaranteed_mgpu,
             multiplier_ppm=resolved.priority_class.price_multiplier_ppm,
+            seconds=3_600,
             now=now,
         ),
         budgets=effects,

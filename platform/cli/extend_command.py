@@ -10,7 +10,7 @@ import typer
 from cli.context import open_api
 from cli.errors import CliError
 from cli.job_lookup import OPEN, JobArgument, id_of_job
-from cli.output import Format, money, plain, print_data, print_fields, print_table
+from cli.output import Format, cost, plain, print_data, print_fields, print_table
 from cli.submitting import time_limit
 from primitives.durations import duration_of_seconds
 
@@ -64,16 +64,16 @@ def _body(longer: str | None, to: str | None) -> dict[str, int | None]:
 
 
 def _print(plan: Mapping[str, Any]) -> None:
-    cost = None
+    costs = None
     if plan["cost_nano"] is not None:
-        cost = f"{money(plan['cost_nano'])} {plan['currency']}"
+        costs = cost(plan["cost_nano"], plan["unbilled_nano"], plan["price_mode"], plan["currency"])
     before, after = (duration_of_seconds(plan[name]) for name in ("before_s", "time_limit_s"))
     print_fields(
         [
             ("time limit", f"{after} (was {before})"),
             ("ends", plan["ends_at"] and f"{plan['ends_at']} (was {plan['ends_before']})"),
             ("notice", plan["notice_at"]),
-            ("costs at most", cost),
+            ("costs at most", costs),
             ("delayed jobs", plan["delayed_jobs"]),
         ]
     )

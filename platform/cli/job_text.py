@@ -13,6 +13,7 @@ from cli.output import (
     NAME_PAD_MAX,
     Devices,
     age,
+    cost,
     duration,
     gpu_hours,
     gpus,
@@ -271,19 +272,18 @@ def print_notes(notes: Sequence[Mapping[str, Any]]) -> None:
 def print_plan(plan: Mapping[str, Any]) -> None:
     """Print where and when a requested job would run."""
     job = plan["job"]
-    cost = plan["cost_per_hour_nano"]
     each = " for each task" if job["tasks"] > 1 else ""
     # A job with a size range waits for the least size, and costs at least that.
     is_least = not plan["would_start_now"] and plan["mgpu"] == job["mgpu_min"] < job["mgpu"]
     costs = None
-    if cost is not None:
-        costs = f"{'at least ' if is_least else ''}{money(cost)} {plan['currency']}{each}"
-        if plan["unbilled_per_hour_nano"]:
-            unbilled = f"{money(plan['unbilled_per_hour_nano'])} {plan['currency']}{each}"
-            if plan["price_mode"] == "showback":
-                costs = f"showback: not billed (would cost {unbilled})"
-            else:
-                costs += f"; covered by the commitment: {unbilled}"
+    if plan["cost_per_hour_nano"] is not None:
+        billed = cost(
+            plan["cost_per_hour_nano"],
+            plan["unbilled_per_hour_nano"],
+            plan["price_mode"],
+            plan["currency"],
+        )
+        costs = f"{'at least ' if is_least else ''}{billed}{each}"
     if each:
         at_once = job.get("tasks_at_once")
         some = "" if at_once is None else f"; at most {at_once:,} at once"

@@ -190,6 +190,16 @@ def money(nano: int) -> str:
     return cents_text(-cents if nano < 0 else cents)
 
 
+def cost(nano: int, unbilled_nano: int | None, mode: str | None, currency: str) -> str:
+    """Return a billed cost, and what showback or a commitment leaves unbilled."""
+    if not unbilled_nano:
+        return f"{money(nano)} {currency}"
+    unbilled = f"{money(unbilled_nano)} {currency}"
+    if mode == "showback":
+        return f"showback: not billed (would cost {unbilled})"
+    return f"{money(nano)} {currency}; covered by the commitment: {unbilled}"
+
+
 def duration(seconds: int) -> str:
     """Return seconds in the two largest units, as people say it: "2d3h", "5m10s"."""
     parts = []

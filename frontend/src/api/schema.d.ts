@@ -5056,7 +5056,7 @@ export interface components {
         ExtensionPlan: {
             /** @description The present time limit */
             before_s: number;
-            /** @description The most that the longer run costs at present prices; null without a price */
+            /** @description What the longer run is billed at most, at present prices; null without a price */
             cost_nano: number | null;
             currency: string | null;
             /** @description All, also those that you may not see */
@@ -5073,10 +5073,13 @@ export interface components {
             mgpu: number;
             /** Format: date-time */
             notice_at: string | null;
+            price_mode: components["schemas"]["PriceModeEnum"] | components["schemas"]["NullEnum"];
             /** @description Why you may not extend it so; empty if you may */
             refusal: string;
             /** @description The new time limit */
             time_limit_s: number;
+            /** @description What it would cost beside it: showback, or guaranteed use that the team's commitment pays. It is not billed */
+            unbilled_nano: number | null;
             /** @description Why it may delay more jobs than these; empty if the look-ahead saw the new end */
             unseen: string;
             /**
@@ -5806,6 +5809,7 @@ export interface components {
             cluster: string | null;
             /** @description Seconds of run after which it reaches its cost cap at present prices; null: it has none, or no price */
             cost_cap_after_s: number | null;
+            /** @description What an hour is billed; null without a price */
             cost_per_hour_nano: number | null;
             currency: string | null;
             explanation: components["schemas"]["Explanation"];
@@ -5818,6 +5822,9 @@ export interface components {
             notes: components["schemas"]["Note"][];
             /** @description Pool where it would start now, else that of the explanation; the cost is for it */
             pool: string;
+            price_mode: components["schemas"]["PriceModeEnum"] | components["schemas"]["NullEnum"];
+            /** @description What an hour would cost beside it: showback, or guaranteed use that the team's commitment pays. It is not billed */
+            unbilled_per_hour_nano: number | null;
             would_start_now: boolean;
         };
         /** @description A reason for which a job waits or waited, with the numbers of its beginning. */
@@ -7122,6 +7129,13 @@ export interface components {
             /** @description The largest change of the cost first */
             teams: components["schemas"]["TeamPair"][];
         };
+        /**
+         * @description * `pay_per_use` - Pay Per Use
+         *     * `commitment` - Commitment
+         *     * `showback` - Showback
+         * @enum {string}
+         */
+        PriceModeEnum: "pay_per_use" | "commitment" | "showback";
         /** @description A price at two moments, and the usage of the period at each of them. */
         PricePair: {
             /** @description Change of the price in millionths; null without a first one */

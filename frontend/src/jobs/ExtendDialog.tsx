@@ -5,11 +5,12 @@ import { useState } from "react";
 import { client, unwrap } from "../api/client";
 import { jobQuery } from "../api/queries";
 import type { ExtensionPlan, JobDetail } from "../api/types";
+import { costWords } from "../prices/costWords";
 import { CliLine } from "../ui/CliLine";
 import { Fact, Facts } from "../ui/Facts";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
-import { formatCount, formatDuration, formatMoney, readTimeLimit } from "../ui/units";
+import { formatCount, formatDuration, readTimeLimit } from "../ui/units";
 import { useReturnFocus } from "../ui/useReturnFocus";
 
 /** Asks for a longer time limit, shows what that does, and only then does it. */
@@ -107,7 +108,7 @@ function Effect({ plan }: { plan: ExtensionPlan }) {
           </Fact>
         )}
         {plan.cost_nano !== null && plan.currency !== null && (
-          <Fact name="Costs at most">{formatMoney(plan.cost_nano, plan.currency)}</Fact>
+          <Fact name="Costs at most">{costWords(plan.cost_nano, plan.unbilled_nano, plan.price_mode, plan.currency)}</Fact>
         )}
         <Fact name="Delayed jobs">{formatCount(plan.delayed_jobs)}</Fact>
       </Facts>

@@ -5,6 +5,7 @@ import { formatAmount, formatWithUnit } from "../budgets/amounts";
 import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { gpuSpan, nodeSpan } from "../jobs/words";
+import { costWords } from "../prices/costWords";
 import { Card } from "../ui/Card";
 import { Fact, Facts } from "../ui/Facts";
 import { Lines } from "../ui/states";
@@ -105,7 +106,8 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
           )}
           {plan.cost_per_hour_nano !== null && plan.currency !== null && (
             <Fact name="Cost per hour">
-              <HourCost plan={plan} billedNano={plan.cost_per_hour_nano} currency={plan.currency} isLeast={isLeast} />
+              {isLeast && "at least "}
+              {costWords(plan.cost_per_hour_nano, plan.unbilled_per_hour_nano, plan.price_mode, plan.currency)}
               {each}
             </Fact>
           )}
@@ -126,24 +128,4 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
       <p className="small faint">A check of what fits, not a reservation.</p>
     </>
   );
-}
-
-/** What an hour is billed, and what showback or a commitment leaves unbilled. */
-function HourCost({
-  plan,
-  billedNano,
-  currency,
-  isLeast,
-}: {
-  plan: Pick<JobPlan, "unbilled_per_hour_nano" | "price_mode">;
-  billedNano: number;
-  currency: string;
-  isLeast: boolean;
-}) {
-  const unbilledNano = plan.unbilled_per_hour_nano ?? 0;
-  if (unbilledNano > 0 && plan.price_mode === "showback") {
-    return `showback: not billed (would cost ${formatMoney(unbilledNano, currency)})`;
-  }
-  const billed = `${isLeast ? "at least " : ""}${formatMoney(billedNano, currency)}`;
-  return unbilledNano > 0 ? `${billed}; covered by the commitment: ${formatMoney(unbilledNano, currency)}` : billed;
 }

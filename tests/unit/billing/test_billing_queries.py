@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from uuid_utils.compat import uuid7
 
-from billing.queries import USAGE_OF_JOB, cost_per_hour
+from billing.queries import USAGE_OF_JOB, present_cost
 from builders.billing_builders import a_metered_attempt, a_rate_card, at
 from builders.portal_builders import a_company
 from webapi.statements import prepared_cursor
@@ -45,12 +45,13 @@ def test_the_cost_of_an_hour_at_the_prices_of_now() -> None:
     a_rate_card(company.organization, {"guaranteed": 3_000_000_000}, start=100)
 
     def cost(guaranteed: int, borrowed: int, second: int) -> tuple[int, str] | None:
-        found = cost_per_hour(
+        found = present_cost(
             organization_id=company.organization.pk,
             pool_id=company.pool.pk,
             guaranteed_mgpu=guaranteed,
             borrowed_mgpu=borrowed,
             multiplier_ppm=1_500_000,
+            seconds=3_600,
             now=at(second),
         )
         return None if found is None else (found.billed_nano, found.currency)

@@ -26,7 +26,7 @@ from billing.models import PoolTerms, RateCard
 from billing.periods import Period
 from billing.price_comparison import PriceAt, TeamPair, compare_prices
 from billing.pricing import Terms, add_terms, cancel_terms, end_terms
-from billing.queries import HourCost, cost_per_hour, present_prices
+from billing.queries import PresentCost, present_cost, present_prices
 from billing.spending import Span, spent_in
 from builders.api_callers import by_token
 from builders.billing_builders import (
@@ -276,9 +276,10 @@ def test_multipliers_of_classes_multiply_the_prices() -> None:
         "guaranteed_mgpu": 4_000,
         "borrowed_mgpu": 4_000,
         "multiplier_ppm": 2_000_000,
+        "seconds": 3_600,
         "now": at(60),
     }
-    assert cost_per_hour(**hour) == HourCost(25_600_000_000, 0, "pay_per_use", "EUR")
+    assert present_cost(**hour) == PresentCost(25_600_000_000, 0, "pay_per_use", "EUR")
 
 
 @pytest.mark.parametrize(

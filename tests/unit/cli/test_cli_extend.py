@@ -25,6 +25,8 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "notice_at": "2026-11-21T14:55:00Z",
         "mgpu": 8_000,
         "cost_nano": 76_000_000_000,
+        "unbilled_nano": 0,
+        "price_mode": "pay_per_use",
         "currency": "EUR",
         "delays": [],
         "delayed_jobs": 0,
@@ -66,6 +68,14 @@ def test_a_plan_alone_changes_nothing(server: Server) -> None:
     server.routes[f"POST jobs/{JOB_ID}/extension-plan"] = a_plan()
     assert server.run("extend", JOB_ID, "+2h", "--plan").exit_code == 0
     assert server.sent == [f"POST jobs/{JOB_ID}/extension-plan"]
+
+
+def test_an_extension_in_showback_is_not_billed(server: Server) -> None:
+    """Against: a longer run that costs 0."""
+    shown = {"cost_nano": 0, "unbilled_nano": 76_000_000_000, "price_mode": "showback"}
+    server.routes[f"POST jobs/{JOB_ID}/extension-plan"] = a_plan(**shown)
+    out = server.run("extend", JOB_ID, "+2h", "--plan").out
+    assert "costs at most  showback: not billed (would cost 76.00 EUR)\n" in out
 
 
 def test_an_extension_that_delays_others_is_refused(server: Server) -> None:

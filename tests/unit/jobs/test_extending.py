@@ -111,6 +111,8 @@ def test_the_plan_has_the_end_and_the_delays_and_changes_nothing(
         "notice_at": "2026-11-21T14:55:00Z",
         "mgpu": 8_000,
         "cost_nano": None,
+        "unbilled_nano": None,
+        "price_mode": None,
         "currency": None,
         "delayed_jobs": 1,
         "until": "2026-11-22T15:00:00Z",
