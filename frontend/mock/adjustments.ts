@@ -1,6 +1,7 @@
 /** Adjustments of the made-up company, and disputes about its charges. */
-import type { Adjustment, Dispute } from "../src/api/types";
+import type { Adjustment, AdjustmentPolicy, Dispute } from "../src/api/types";
 import { iso, ORGANIZATION } from "./company.ts";
+import type { MockAnswer, MockRequest } from "./http.ts";
 
 const EURO = 1_000_000_000;
 const DAY_MS = 86_400_000;
@@ -40,6 +41,20 @@ export function theAdjustments(): Adjustment[] {
     anAdjustment(2, { ...over, amount_nano: -48 * EURO, status: "done", user: `bob@${ORGANIZATION}`, is_correction: true, reason: "Refund of bert, attempt 1", dispute: aDispute(1).id }),
     anAdjustment(1, { ...over, amount_nano: -40 * EURO, status: "approved", decided_by: `gus@${ORGANIZATION}`, note: "agreed", reason: "goodwill" }),
   ];
+}
+
+/** The threshold, which fay raised; a change is answered, but not remembered. */
+export function thresholds({ method, body }: MockRequest): MockAnswer {
+  const policy: AdjustmentPolicy = {
+    organization: ORGANIZATION,
+    threshold_nano: 2_000 * EURO,
+    your_threshold_nano: 1_000 * EURO,
+    changed_by: `fay@${ORGANIZATION}`,
+    changed_at: iso(Date.now() - DAY_MS),
+    version: 2,
+  };
+  const change = method === "PATCH" ? (body as Partial<AdjustmentPolicy>) : {};
+  return { status: 200, body: { ...policy, ...change } };
 }
 
 export function aDispute(number: number, change: Partial<Dispute> = {}): Dispute {

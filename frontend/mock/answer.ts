@@ -20,7 +20,7 @@ import {
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
-import { anAdjustment, aDispute, theAdjustments, theDisputes } from "./adjustments.ts";
+import { anAdjustment, aDispute, theAdjustments, theDisputes, thresholds } from "./adjustments.ts";
 import { budgetDefaults, theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
 import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
@@ -182,6 +182,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return rules(company.rules.installation, request);
     case "organizations":
       if (action === "policy") return rules(company.rules.policy, request);
+      if (action === "adjustment-policy") return thresholds(request);
       if (action === "credit-bank") return rules(company.bank, request);
       if (action === "periods") return periods(request);
       if (method === "POST") return newOrganization(request);

@@ -11,7 +11,8 @@ from datetime import date, datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Min, QuerySet, Sum
+from django.db.models.functions import Abs
 
 from adjustments.models import (
     AMOUNT_MAX_NANO,
@@ -20,7 +21,7 @@ from adjustments.models import (
 )
 from adjustments.months import is_closed, moment_in, wanted_month
 from adjustments.rights import currency_of, may_decide, note_act, require_finance
-from adjustments.thresholds import policy_of
+from adjustments.thresholds import policy_of, threshold_nano_for
 from clusters.models import Pool
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
 from tenants.access import Actor, get_visible, visible
@@ -66,6 +67,12 @@ def adjustments_in(organization_id: UUID, month: date) -> Iterator[Adjustment]:
     yield from _counted(organization_id).filter(month=month).iterator(chunk_size=_BATCH)
 
 
+def first_adjusted_month(organization_id: UUID) -> date | None:
+    """Return the first month in which an adjustment counts; None without any."""
+    first: date | None = _counted(organization_id).aggregate(first=Min("month"))["first"]
+    return first
+
+
 def _counted(organization_id: UUID) -> QuerySet[Adjustment]:
     rows = Adjustment.objects.filter(organization=organization_id, status__in=_COUNTED)
     related = rows.select_related("team", "user", "pool", "dispute__attempt")
@@ -84,6 +91,8 @@ def visible_adjustments(actor: Actor) -> QuerySet[Adjustment]:
 def ask_for_adjustment(asked: NewAdjustment, *, actor: Actor, now: datetime) -> Adjustment:
     """Adjust a team's charges at once up to the threshold, or ask for a second person above it.
 
+    The threshold is that of all charges and credits that the person made alone for the team and
+    month, without regard to their signs.
     Raises InvalidRequest, Forbidden without finance rights, and Conflict without a rate card, for a
     closed month, and for too many pending ones.
     """
@@ -105,7 +114,8 @@ def ask_for_adjustment(asked: NewAdjustment, *, actor: Actor, now: datetime) -> 
         asked_by=actor.user,
         asked_at=now,
     )
-    if abs(asked.amount_nano) <= policy_of(organization).threshold_nano:
+    alone_nano = abs(asked.amount_nano) + _adjusted_alone_nano(adjustment)
+    if alone_nano <= threshold_nano_for(actor.user, policy_of(organization)):
         adjustment.status, adjustment.decided_at = AdjustmentStatus.DONE, now
     else:
         pending = Adjustment.objects.filter(
@@ -122,6 +132,19 @@ def ask_for_adjustment(asked: NewAdjustment, *, actor: Actor, now: datetime) -> 
     is_done = adjustment.status == AdjustmentStatus.DONE
     _note(adjustment, "done" if is_done else "asked", actor=actor, now=now)
     return adjustment
+
+
+def _adjusted_alone_nano(asked: Adjustment) -> int:
+    """Return what the same person adjusted alone for the team and month, charges plus credits."""
+    rows = Adjustment.objects.filter(
+        organization=asked.organization,
+        team=asked.team,
+        month=asked.month,
+        asked_by=asked.asked_by,
+        status=AdjustmentStatus.DONE,
+        dispute=None,
+    )
+    return int(rows.aggregate(sum_nano=Sum(Abs("amount_nano"), default=0))["sum_nano"])
 
 
 def named_person(team: Node, login: str) -> User:

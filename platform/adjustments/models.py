@@ -23,10 +23,17 @@ THRESHOLD_NANO = 1_000 * NANO_PER_UNIT
 
 
 class AdjustmentPolicy(models.Model):
-    """The amount above which an organization's adjustments need a second person."""
+    """The amount above which an organization's adjustments need a second person.
+
+    `changed_by` changed it last. `before_nano` is the threshold before the changes of that person,
+    for whom it still holds if it is lower.
+    """
 
     organization = models.OneToOneField(Node, models.PROTECT, primary_key=True, related_name="+")
     threshold_nano = models.BigIntegerField(default=THRESHOLD_NANO)
+    changed_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    changed_at = models.DateTimeField(null=True)
+    before_nano = models.BigIntegerField(null=True)
     version = models.IntegerField(default=1)
 
     class Meta:
@@ -34,6 +41,16 @@ class AdjustmentPolicy(models.Model):
             models.CheckConstraint(
                 condition=Q(threshold_nano__gte=0, threshold_nano__lte=AMOUNT_MAX_NANO),
                 name="adjustment_threshold_is_in_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(changed_by=None, changed_at=None, before_nano=None)
+                | Q(
+                    before_nano__isnull=False,
+                    before_nano__gte=0,
+                    changed_at__isnull=False,
+                    changed_by__isnull=False,
+                ),
+                name="threshold_remembers_its_last_change",
             ),
         ]
 

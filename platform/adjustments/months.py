@@ -14,6 +14,8 @@ from primitives.days import midnight
 from primitives.errors import Conflict, FieldError, InvalidRequest
 
 _MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])", re.ASCII)
+#: Adjustments reach this many months back.
+PAST_MONTHS_MAX = 12
 _SECOND = timedelta(seconds=1)
 
 
@@ -28,7 +30,7 @@ def next_month(first: date) -> date:
 
 
 def is_closed(organization_id: UUID, first: date) -> bool:
-    """Return whether the month that begins on `first` is closed."""
+    """Return whether the month that begins on `first` is closed, or a later one is."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT month_is_closed(%s, %s)", [organization_id, first])
         (closed,) = cursor.fetchone()
@@ -46,7 +48,8 @@ def open_month(organization_id: UUID, first: date, now: datetime) -> date:
 def wanted_month(organization_id: UUID, name: str | None, now: datetime) -> date:
     """Return the first day of a month such as "2026-11", or of the present one.
 
-    Raises InvalidRequest for another text and for a later month, and Conflict if it is closed.
+    Raises InvalidRequest for another text, for a later month and for one that is too long ago, and
+    Conflict if it is closed.
     """
     present = first_day_of(now, zone_of(organization_id))
     if name is None:
@@ -57,6 +60,11 @@ def wanted_month(organization_id: UUID, name: str | None, now: datetime) -> date
         raise InvalidRequest(
             "Give the present month or one before it, such as 2026-11.",
             errors=[FieldError("/month", "is no month that has begun")],
+        )
+    if (present.year - first.year) * 12 + present.month - first.month > PAST_MONTHS_MAX:
+        raise InvalidRequest(
+            f"The month {name} is more than {PAST_MONTHS_MAX} months ago. Adjust a later month.",
+            errors=[FieldError("/month", "is too long ago")],
         )
     if is_closed(organization_id, first):
         raise Conflict(

@@ -12,15 +12,23 @@ from adjustments.rights import require_finance
 from audit.recording import record
 from quotas.policies import visible_organization
 from tenants.access import Actor
-from tenants.models import Node
+from tenants.models import Node, User
 from webapi.middleware import current_request_id
 from webapi.preconditions import refuse_stale
 
 
 def policy_of(organization: Node) -> AdjustmentPolicy:
     """Return the organization's policy, or the standard one if none is stored."""
-    found = AdjustmentPolicy.objects.filter(organization=organization).first()
+    rows = AdjustmentPolicy.objects.select_related("organization", "changed_by")
+    found = rows.filter(organization=organization).first()
     return found or AdjustmentPolicy(organization=organization)
+
+
+def threshold_nano_for(user: User, policy: AdjustmentPolicy) -> int:
+    """Return the threshold for a person's adjustments. The person's own raise does not count."""
+    if policy.before_nano is not None and policy.changed_by_id == user.pk:
+        return min(policy.threshold_nano, policy.before_nano)
+    return policy.threshold_nano
 
 
 def visible_policy(actor: Actor, organization_id: UUID) -> AdjustmentPolicy:
@@ -34,14 +42,19 @@ def change_policy(
 ) -> AdjustmentPolicy:
     """Change the threshold, based on the version that the actor has seen.
 
-    Adjustments that wait still wait. Raises NotFound, Forbidden and PreconditionFailed.
+    A raise counts for other persons only. Adjustments that wait still wait. Raises NotFound,
+    Forbidden and PreconditionFailed.
     """
     organization = visible_organization(actor, organization_id)
     require_finance(actor, organization)
     AdjustmentPolicy.objects.get_or_create(organization=organization)
     policy = AdjustmentPolicy.objects.select_for_update().get(organization=organization)
     refuse_stale(if_version, policy.version, body=None)
-    before, policy.threshold_nano = policy.threshold_nano, threshold_nano
+    before = policy.threshold_nano
+    if policy.changed_by_id != actor.user.pk:
+        policy.before_nano = before
+    policy.threshold_nano = threshold_nano
+    policy.changed_by, policy.changed_at = actor.user, now
     policy.version += 1
     policy.save()
     record(

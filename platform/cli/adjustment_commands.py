@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
+from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +15,11 @@ from cli.errors import CliError
 from cli.job_lookup import JobArgument, id_of_job
 from cli.organizations import organization_named
 from cli.output import Format, money, plain, print_data, print_fields, print_table, tell
-from cli.prices_commands import price_nano
 
 _LISTED_MAX = 1_000
+_AMOUNT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,2})?")
+_AMOUNT_MAX_NANO = 10**18
+_NANO = 1_000_000_000
 
 adjustments_app = typer.Typer(
     no_args_is_help=True, help="Charges and credits beside use.", rich_markup_mode=None
@@ -83,9 +87,10 @@ def adjustments_add(
 ) -> None:
     """Charge a team an amount beside its use, or credit it one.
 
-    Above the threshold of the organization, a second person approves it within 7 days.
+    Above the threshold of the organization, a second person approves it within 7 days. Your other
+    adjustments of the team and month count, too.
     """
-    nano = price_nano(amount)
+    nano = _nano(amount)
     body = {
         "team": team,
         "amount_nano": -nano if credit else nano,
@@ -129,17 +134,27 @@ def adjustments_threshold(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show or change the amount above which adjustments need a second person."""
+    """Show or change the amount above which adjustments need a second person.
+
+    It is that of all adjustments that a person makes alone for a team and month. A raise counts for
+    other persons only.
+    """
     api = open_api(ctx)
     path = f"organizations/{organization_named(api, organization)['id']}/adjustment-policy"
     shown, tag = api.get_tagged(path)
     if amount is not None:
-        shown = api.patch(path, {"threshold_nano": price_nano(amount)}, if_match=tag)
+        shown = api.patch(path, {"threshold_nano": _nano(amount)}, if_match=tag)
     if output is not Format.TABLE:
         print_data(shown, output)
         return
     print_fields(
-        [("organization", shown["organization"]), ("threshold", money(shown["threshold_nano"]))]
+        [
+            ("organization", shown["organization"]),
+            ("threshold", money(shown["threshold_nano"])),
+            ("for you", money(shown["your_threshold_nano"])),
+            ("changed by", shown["changed_by"] or "-"),
+            ("changed at", shown["changed_at"] or "-"),
+        ]
     )
 
 
@@ -211,7 +226,7 @@ def disputes_accept(
 ) -> None:
     """Refund a disputed charge, in full or in part."""
     api = open_api(ctx)
-    body = {"refund_nano": None if refund is None else price_nano(refund), "note": note}
+    body = {"refund_nano": None if refund is None else _nano(refund), "note": note}
     path = f"disputes/{_id(api, 'disputes', dispute, 'open')}/accept"
     _print_dispute(api.post(path, body), output)
 
@@ -258,6 +273,19 @@ def _print_dispute(shown: dict[str, Any], output: Format) -> None:
     if shown["note"]:
         fields.append(("note", plain(shown["note"])))
     print_fields(fields)
+
+
+def _nano(text: str) -> int:
+    """Return a typed amount in nano-currency, exactly. Raises CliError."""
+    if not _AMOUNT.fullmatch(text):
+        raise CliError(
+            f"{text[:40]!r} is not an amount. Write digits with a point and at most two decimals, "
+            "such as 12.50."
+        )
+    nano = int(Decimal(text) * _NANO)
+    if nano > _AMOUNT_MAX_NANO:
+        raise CliError("An amount is at most 1,000,000,000 of the currency.")
+    return nano
 
 
 def _id(api: Api, kind: str, given: str, status: str) -> str:

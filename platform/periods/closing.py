@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import chain, islice
 from uuid import UUID
@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Min
 
-from adjustments.adjusting import adjustments_in
+from adjustments.adjusting import adjustments_in, first_adjusted_month
 from audit.recording import record
 from bank.settling import zone_of
 from billing.confirmations import UnconfirmedDay, unconfirmed_days
@@ -78,7 +78,7 @@ def organization_of(actor: Actor, organization_id: UUID, permission: Permission)
 
 
 def months_of(organization: Node, *, now: datetime) -> list[MonthView]:
-    """Return the months from the first use on, newest first, at most 24."""
+    """Return the months from the first use or adjustment on, newest first, at most 24."""
     closed = list(BillingPeriod.objects.filter(organization=organization).order_by("-start"))
     views = [_closed_view(organization, period) for period in closed[:MONTHS_MAX]]
     month = _next_month(organization, closed[0] if closed else None)
@@ -98,7 +98,7 @@ def one_month(organization: Node, name: str, *, now: datetime) -> MonthView:
     for view in months_of(organization, now=now):
         if view.month.first == first:
             return view
-    raise NotFound(f"{organization.display_path} has no month {name}: nothing was used by then.")
+    raise NotFound(f"{organization.display_path} has no month {name}: nothing was charged by then.")
 
 
 def close_month(
@@ -196,7 +196,7 @@ def _view(organization: Node, month: Month, *, is_first: bool, now: datetime) ->
 
 
 def _next_month(organization: Node, last: BillingPeriod | None) -> Month | None:
-    """Return the first month that is not closed; None before the first use.
+    """Return the first month that is not closed; None before the first use and adjustment.
 
     It begins where the last closed one ended, also if the time zone was changed since.
     """
@@ -205,11 +205,12 @@ def _next_month(organization: Node, last: BillingPeriod | None) -> Month | None:
         month = month_in(after(last.month), zone)
         return Month(month.first, last.end, month.end, zone)
     used = UsageSegment.objects.filter(attempt__organization=organization)
-    first: datetime | None = used.aggregate(first=Min("start"))["first"]
-    if first is None:
-        return None
-    day: date = first.astimezone(zone).date()
-    return month_in(day.replace(day=1), zone)
+    used_from: datetime | None = used.aggregate(first=Min("start"))["first"]
+    firsts = [first_adjusted_month(organization.pk)]
+    if used_from is not None:
+        firsts.append(used_from.astimezone(zone).date().replace(day=1))
+    known = [first for first in firsts if first is not None]
+    return month_in(min(known), zone) if known else None
 
 
 def _currency_of(organization: Node) -> str:

@@ -6,11 +6,11 @@ import { useState } from "react";
 import { ApiError, client, unwrap } from "../api/client";
 import { treeQuery } from "../api/queries";
 import type { TreeNode } from "../api/types";
-import { parsePrice } from "../prices/amounts";
 import { newIdempotencyKey } from "../submit/draft";
 import { toastDone } from "../ui/toast";
 import { formatRatio } from "../ui/units";
 import { useReturnFocus } from "../ui/useReturnFocus";
+import { faultOf, readAmount } from "./amounts";
 import { Refusal } from "./DecisionDialog";
 import { adjustmentPolicyQuery } from "./queries";
 
@@ -26,7 +26,7 @@ export function AdjustmentDialog({ teams, onClose }: { teams: readonly TreeNode[
     initialValues: { team: "", kind: "charge", amount: "", month: "", reason: "" },
     validate: {
       team: (path) => (path === "" ? "Choose a team." : null),
-      amount: (text) => (parsePrice(text) ? null : "Give a number such as 250 or 12.50."),
+      amount: faultOf,
       month: (text) => (/^(20\d\d-(0[1-9]|1[0-2]))?$/.test(text.trim()) ? null : "Give a month such as 2026-11."),
       reason: (text) => (text.trim() === "" ? "Say why: the team reads it." : null),
     },
@@ -37,7 +37,7 @@ export function AdjustmentDialog({ teams, onClose }: { teams: readonly TreeNode[
   const policy = useQuery({ ...adjustmentPolicyQuery(organization?.id ?? ""), enabled: organization !== undefined });
   const send = useMutation({
     mutationFn: ({ team, kind, amount, month, reason }: typeof form.values) => {
-      const nano = parsePrice(amount) ?? 0;
+      const nano = Number(readAmount(amount));
       return unwrap(
         client.POST("/api/v1/adjustments", {
           params: { header: { "Idempotency-Key": key } },
@@ -61,9 +61,10 @@ export function AdjustmentDialog({ teams, onClose }: { teams: readonly TreeNode[
     <Modal opened onClose={onClose} title="New adjustment" closeButtonProps={{ "aria-label": "Close" }}>
       <form className="stack" onSubmit={form.onSubmit((values) => send.mutate(values))} noValidate>
         <p>
-          {policy.data?.threshold_nano !== undefined
-            ? `Above ${formatRatio(policy.data.threshold_nano, NANO, 2, true)} a second person with finance rights approves it within 7 days.`
-            : "Above the threshold of the organization a second person approves it within 7 days."}
+          {policy.data
+            ? `Above ${formatRatio(policy.data.your_threshold_nano, NANO, 2, true)} a second person with finance rights approves it within 7 days.`
+            : "Above the threshold of the organization a second person approves it within 7 days."}{" "}
+          Your other adjustments of the team and month count, too.
         </p>
         <Select
           label="Team"
@@ -94,7 +95,7 @@ export function AdjustmentDialog({ teams, onClose }: { teams: readonly TreeNode[
         />
         <TextInput
           label="Month"
-          description="Empty: the present one. A closed month never changes."
+          description="Empty: the present one. At most 12 months back, and not closed."
           placeholder="2026-11"
           {...form.getInputProps("month")}
           error={form.errors.month ?? refusals.month}

@@ -16,6 +16,7 @@ import { formatMoney } from "../ui/units";
 import { AdjustmentDialog } from "./AdjustmentDialog";
 import { DecisionDialog, type Decision } from "./DecisionDialog";
 import { adjustmentsQuery, disputesQuery } from "./queries";
+import { ThresholdDialog } from "./ThresholdDialog";
 import "./adjustments.css";
 
 const STATUS_WORDS: Record<Adjustment["status"] | Dispute["status"], string> = {
@@ -38,6 +39,7 @@ export function AdjustmentsPage() {
   const adjustments = useInfiniteQuery(adjustmentsQuery(scope));
   const disputes = useInfiniteQuery(disputesQuery(scope));
   const [isAdding, setAdding] = useState(false);
+  const [isChanging, setChanging] = useState(false);
   const [decision, setDecision] = useState<Decision | null>(null);
   const teams = (tree.data ?? []).filter(
     (node) =>
@@ -46,12 +48,24 @@ export function AdjustmentsPage() {
       isWithin(node.path, scope ?? "") &&
       may(session, "manage_prices", node.organization),
   );
+  const organization = (tree.data ?? []).find(
+    ({ kind, path }) => kind === "organization" && isWithin(scope ?? path, path) && may(session, "manage_prices", path),
+  );
   const node = scope ? ` --node ${scope}` : "";
   return (
     <Page
       title="Adjustments"
       lead="Charges and credits beside use, and disputes about charges."
-      actions={teams.length > 0 && <Button onClick={() => setAdding(true)}>New adjustment…</Button>}
+      actions={
+        <div className="inline">
+          {organization && (
+            <Button variant="default" onClick={() => setChanging(true)}>
+              Threshold…
+            </Button>
+          )}
+          {teams.length > 0 && <Button onClick={() => setAdding(true)}>New adjustment…</Button>}
+        </div>
+      }
     >
       <div className="rows">
         <h2>Disputes</h2>
@@ -76,6 +90,9 @@ export function AdjustmentsPage() {
         </PagedCard>
       </div>
       {isAdding && <AdjustmentDialog teams={teams} onClose={() => setAdding(false)} />}
+      {isChanging && organization && (
+        <ThresholdDialog organization={organization} onClose={() => setChanging(false)} />
+      )}
       {decision && <DecisionDialog decision={decision} onClose={() => setDecision(null)} />}
     </Page>
   );

@@ -4,10 +4,10 @@ import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import type { Adjustment, Dispute } from "../api/types";
-import { parsePrice } from "../prices/amounts";
 import { toastDone } from "../ui/toast";
 import { formatMoney } from "../ui/units";
 import { useReturnFocus } from "../ui/useReturnFocus";
+import { faultOf, readAmount } from "./amounts";
 
 const REASON_MAX = 500;
 
@@ -25,8 +25,9 @@ export function DecisionDialog({ decision, onClose }: { decision: Decision; onCl
   const [refund, setRefund] = useState("");
   const { act } = decision;
   const needsNote = act === "reject" || act === "decline";
-  const refundNano = refund.trim() === "" ? null : parsePrice(refund);
-  const isOdd = refund.trim() !== "" && !refundNano;
+  const isWhole = refund.trim() === "";
+  const fault = isWhole ? null : faultOf(refund);
+  const refundNano = isWhole ? null : Number(readAmount(refund));
   const decide = useMutation({
     mutationFn: () => decided(decision, note.trim(), refundNano),
     onSuccess: ({ status }) => {
@@ -52,7 +53,7 @@ export function DecisionDialog({ decision, onClose }: { decision: Decision; onCl
             data-autofocus
             value={refund}
             onChange={(event) => setRefund(event.currentTarget.value)}
-            error={isOdd ? "Give a number such as 12.50." : undefined}
+            error={fault}
           />
         )}
         {act !== "withdraw" && (
@@ -75,7 +76,7 @@ export function DecisionDialog({ decision, onClose }: { decision: Decision; onCl
           <Button
             color={act === "approve" || act === "accept" ? undefined : "red"}
             loading={decide.isPending}
-            disabled={isOdd || (needsNote && note.trim() === "")}
+            disabled={fault !== null || (needsNote && note.trim() === "")}
             onClick={() => decide.mutate()}
           >
             {WORDS[act]}

@@ -82,11 +82,47 @@ describe("adjustments page", () => {
     ]);
   });
 
+  // Planted: the bound of prices, a million; the amount as a float.
+  it("takes amounts up to a billion, and says the bound", async () => {
+    const { user, requests } = open("/adjustments", { company: finance() });
+    await user.click((await table("Disputes")).getByRole("button", { name: "Refund…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    const refund = dialog.getByRole("textbox", { name: "Refund" });
+    for (const [text, sentence] of [["1000000000.01", "Give at most 1000000000."], ["0", "Give an amount above 0."], ["1.005", "Give a number such as 250 or 12.50."]] as const) {
+      await user.clear(refund);
+      await user.type(refund, text);
+      expect(dialog.getByText(sentence)).toBeInTheDocument();
+      expect(dialog.getByRole("button", { name: "Refund" })).toBeDisabled();
+    }
+    await user.clear(refund);
+    await user.type(refund, "123456789.01");
+    await user.click(dialog.getByRole("button", { name: "Refund" }));
+    await waitFor(() => expect(requests.some(({ path }) => path.endsWith("/accept"))).toBe(true));
+    const { body } = requests.find(({ path }) => path.endsWith("/accept")) ?? {};
+    expect(JSON.stringify(body)).toBe('{"note":"","refund_nano":123456789010000000}');
+  });
+
+  // Planted: the threshold of others for the person who raised it.
+  it("shows and changes the threshold", async () => {
+    const { user, requests } = open("/adjustments", { company: finance() });
+    await user.click(await screen.findByRole("button", { name: "Threshold…" }));
+    const dialog = within(await screen.findByRole("dialog", { name: /^Threshold of/ }));
+    expect(await dialog.findByText(/^Now 2,000\.00, changed by fay@ai-company/)).toBeInTheDocument();
+    expect(dialog.getByText(/for you 1,000\.00 applies until another person changes it/)).toBeInTheDocument();
+    await user.type(dialog.getByRole("textbox", { name: "New threshold" }), "2500000");
+    expect(await accessibilityFaults(document.body)).toEqual([]);
+    await user.click(dialog.getByRole("button", { name: "Change" }));
+    expect(await screen.findByText("The threshold is 2,500,000.00.")).toBeInTheDocument();
+    const [sent] = requests.filter(({ method }) => method === "PATCH");
+    expect(sent?.body).toEqual({ threshold_nano: 2_500_000 * NANO });
+  });
+
   // Against: the button for everybody.
   it("has no form for those without finance rights", async () => {
     open("/adjustments", { company: aCompany({ session: aSession({ permissions: { "ai-company": ["view_tree", "view_costs"] } }) }) });
     await table("Adjustments");
     expect(screen.queryByRole("button", { name: "New adjustment…" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Threshold…" })).toBeNull();
   });
 
   // Planted: the first attempt in place of the chosen one.

@@ -19,7 +19,7 @@ export interface paths {
         put?: never;
         /**
          * Charge or credit a team beside its use
-         * @description Up to the threshold of the organization it counts at once. Above it, a second person with finance rights approves it within 7 days. The month must not be closed.
+         * @description Up to the threshold of the organization it counts at once. The threshold is that of all adjustments that a person makes alone for a team and month. Above it, a second person with finance rights approves it within 7 days. The month is open, and at most 12 months back.
          */
         post: operations["add_adjustment"];
         delete?: never;
@@ -1553,7 +1553,7 @@ export interface paths {
         head?: never;
         /**
          * Change the amount above which adjustments need a second person
-         * @description Change the threshold.
+         * @description A raise counts for other persons only, until another person changes it.
          */
         patch: operations["change_adjustment_policy"];
         trace?: never;
@@ -3202,10 +3202,17 @@ export interface components {
         };
         /** @description The amount above which adjustments need a second person. */
         AdjustmentPolicy: {
+            /** Format: date-time */
+            changed_at: string | null;
+            /** @description Login of who changed it last */
+            changed_by: string | null;
+            /** @description Slug of the organization */
             organization: string;
-            /** Format: int64 */
-            threshold_nano?: number;
-            version?: number;
+            /** @description For all adjustments that a person makes alone for a team and month */
+            threshold_nano: number;
+            version: number;
+            /** @description For your adjustments. Your own raise counts for other persons only */
+            your_threshold_nano: number;
         };
         /** @description A change of the threshold. */
         AdjustmentPolicyUpdateRequest: {

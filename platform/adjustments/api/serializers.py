@@ -17,18 +17,24 @@ from adjustments.models import (
     Dispute,
     DisputeStatus,
 )
+from adjustments.thresholds import threshold_nano_for
 from tenants.access import Actor
 from webapi.serializers import StrictSerializer, TextField, UtcTimeField, WholeNumberField
 
 
-class AdjustmentPolicySerializer(serializers.ModelSerializer[AdjustmentPolicy]):
+class AdjustmentPolicySerializer(serializers.Serializer[Any]):
     """The amount above which adjustments need a second person."""
 
-    organization = serializers.CharField(source="organization.slug")
-
-    class Meta:
-        model = AdjustmentPolicy
-        fields = ["organization", "threshold_nano", "version"]
+    organization = serializers.CharField(help_text="Slug of the organization")
+    threshold_nano = serializers.IntegerField(
+        help_text="For all adjustments that a person makes alone for a team and month"
+    )
+    your_threshold_nano = serializers.IntegerField(
+        help_text="For your adjustments. Your own raise counts for other persons only"
+    )
+    changed_by = serializers.CharField(allow_null=True, help_text="Login of who changed it last")
+    changed_at = UtcTimeField(allow_null=True)
+    version = serializers.IntegerField()
 
 
 class AdjustmentPolicyUpdateSerializer(StrictSerializer):
@@ -144,6 +150,22 @@ class DisputeSerializer(serializers.Serializer[Any]):
     note = serializers.CharField(help_text="What finance says of the decision")
     may_decide = serializers.BooleanField(help_text="Whether you may accept or decline it")
     may_withdraw = serializers.BooleanField(help_text="Whether you opened it, and it is open")
+
+
+def shown_policy(policy: AdjustmentPolicy, *, actor: Actor) -> dict[str, Any]:
+    """Return a threshold as `actor` may read it."""
+    return dict(
+        AdjustmentPolicySerializer(
+            {
+                "organization": policy.organization.slug,
+                "threshold_nano": policy.threshold_nano,
+                "your_threshold_nano": threshold_nano_for(actor.user, policy),
+                "changed_by": None if policy.changed_by is None else policy.changed_by.login,
+                "changed_at": policy.changed_at,
+                "version": policy.version,
+            }
+        ).data
+    )
 
 
 def shown_adjustment(adjustment: Adjustment, *, actor: Actor) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from adjustments.api.serializers import (
     NewDisputeSerializer,
     shown_adjustment,
     shown_dispute,
+    shown_policy,
 )
 from adjustments.disputes import accept_dispute, decline_dispute, open_dispute, visible_disputes
 from adjustments.models import AdjustmentStatus, DisputeStatus
@@ -93,8 +94,10 @@ class AdjustmentList(APIView):
     @extend_schema(
         operation_id="add_adjustment",
         summary="Charge or credit a team beside its use",
-        description="Up to the threshold of the organization it counts at once. Above it, a second "
-        "person with finance rights approves it within 7 days. The month must not be closed.",
+        description="Up to the threshold of the organization it counts at once. The threshold is "
+        "that of all adjustments that a person makes alone for a team and month. Above it, a "
+        "second person with finance rights approves it within 7 days. The month is open, and at "
+        "most 12 months back.",
         request=NewAdjustmentSerializer,
         parameters=[IDEMPOTENCY_KEY],
         responses=answers({201: AdjustmentSerializer}, 403, 404, 409, 422),
@@ -260,13 +263,15 @@ class AdjustmentPolicyDetail(APIView):
     def get(self, request: Request, organization_id: UUID) -> Response:
         """Get the threshold."""
         refuse_unknown_parameters(request, set())
-        policy = visible_policy(actor_from(request), organization_id)
-        data = AdjustmentPolicySerializer(policy).data
+        actor = actor_from(request)
+        policy = visible_policy(actor, organization_id)
+        data = shown_policy(policy, actor=actor)
         return Response(data, headers={"ETag": etag_of(policy.version)})
 
     @extend_schema(
         operation_id="change_adjustment_policy",
         summary="Change the amount above which adjustments need a second person",
+        description="A raise counts for other persons only, until another person changes it.",
         request=AdjustmentPolicyUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
         responses=answers({200: AdjustmentPolicySerializer}, 403, 404, 412, 428),
@@ -276,14 +281,15 @@ class AdjustmentPolicyDetail(APIView):
         refuse_unknown_parameters(request, set())
         body = AdjustmentPolicyUpdateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
+        actor = actor_from(request)
         policy = change_policy(
             organization_id,
             body.validated_data["threshold_nano"],
-            actor=actor_from(request),
+            actor=actor,
             if_version=required_version(request),
             now=SystemClock().now(),
         )
-        data = AdjustmentPolicySerializer(policy).data
+        data = shown_policy(policy, actor=actor)
         return Response(data, headers={"ETag": etag_of(policy.version)})
 
 

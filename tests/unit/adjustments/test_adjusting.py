@@ -15,8 +15,8 @@ from adjustments.adjusting import (
     reject_adjustment,
     visible_adjustments,
 )
-from adjustments.models import Adjustment
-from adjustments.thresholds import change_policy, visible_policy
+from adjustments.models import Adjustment, AdjustmentPolicy
+from adjustments.thresholds import change_policy, threshold_nano_for, visible_policy
 from audit.models import AuditEvent
 from builders.adjustment_builders import (
     a_finance_person,
@@ -25,6 +25,7 @@ from builders.adjustment_builders import (
     close_bare,
     priced,
 )
+from builders.api_callers import by_token
 from builders.portal_builders import NOW, Company, a_company, an_actor
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound, PreconditionFailed
 from primitives.units import NANO_PER_UNIT
@@ -56,20 +57,38 @@ def flo(company: Company) -> Actor:
 
 def test_an_adjustment_up_to_the_threshold_counts_at_once(company: Company, fay: Actor) -> None:
     """1,000.00 is the standard threshold, for credits, too. Planted: below it only."""
-    for units in (1_000, -1_000):
-        found = ask_for_adjustment(asked(company, units), actor=fay, now=NOW)
+    for units, team in ((1_000, company.nlp), (-1_000, company.vision)):
+        found = ask_for_adjustment(asked(company, units, team=team), actor=fay, now=NOW)
         assert (found.status, found.currency, found.month) == ("done", "EUR", date(2026, 11, 1))
     counted = adjustments_between(company.organization.pk, NOW, NOW + timedelta(seconds=1))
     assert [one.amount_nano // NANO_PER_UNIT for one in counted] == [1_000, -1_000]
     event = AuditEvent.objects.filter(action="adjustment.done").latest("id")
     assert event.detail == {
-        "team": "ai-company/research/nlp",
+        "team": "ai-company/research/vision",
         "currency": "EUR",
         "amount_nano": -1_000 * NANO_PER_UNIT,
         "month": "2026-11",
         "reason": "storage of October",
         "note": "",
     }
+
+
+def test_an_adjustment_is_not_split_below_the_threshold(
+    company: Company, fay: Actor, flo: Actor
+) -> None:
+    """A charge and a credit add up. Another month, team and person have a sum of their own.
+
+    Planted: the sum with signs; the sum of all persons; pending ones in the sum.
+    """
+
+    def status(units: int, actor: Actor, **changes: object) -> str:
+        return ask_for_adjustment(asked(company, units, **changes), actor=actor, now=NOW).status
+
+    assert status(2_000, fay) == "pending"
+    assert [status(600, fay), status(-400, fay), status(1, fay)] == ["done", "done", "pending"]
+    assert status(1_000, flo) == "done"
+    assert status(1_000, fay, month="2026-10") == "done"
+    assert status(1_000, fay, team=company.vision) == "done"
 
 
 def test_a_larger_one_waits_for_another_person(company: Company, fay: Actor, flo: Actor) -> None:
@@ -174,6 +193,82 @@ def test_the_threshold_is_changed_by_version_and_pending_ones_still_wait(
         change_policy(organization, 5, actor=lead, if_version=2, now=NOW)
 
 
+def test_a_raise_of_the_threshold_counts_for_other_persons_only(
+    company: Company, fay: Actor, flo: Actor
+) -> None:
+    """fay raises it twice, and lowers it in between. flo's change then counts for fay.
+
+    Planted: the raised threshold for everybody; the threshold before the last change of fay.
+    """
+    organization = company.organization.pk
+    for version, units in enumerate((5_000, 4_000, 9_000), start=1):
+        change_policy(organization, units * NANO_PER_UNIT, actor=fay, if_version=version, now=NOW)
+    policy = visible_policy(fay, organization)
+    assert (policy.changed_by, policy.changed_at) == (fay.user, NOW)
+    assert threshold_nano_for(fay.user, policy) == 1_000 * NANO_PER_UNIT
+    assert ask_for_adjustment(asked(company, 1_001), actor=fay, now=NOW).status == "pending"
+    assert ask_for_adjustment(asked(company, 9_000), actor=flo, now=NOW).status == "done"
+    change_policy(organization, 6_000 * NANO_PER_UNIT, actor=flo, if_version=4, now=NOW)
+    assert ask_for_adjustment(asked(company, 6_000), actor=fay, now=NOW).status == "done"
+    change_policy(organization, 100 * NANO_PER_UNIT, actor=fay, if_version=5, now=NOW)
+    assert threshold_nano_for(fay.user, visible_policy(fay, organization)) == 100 * NANO_PER_UNIT
+
+
+def test_the_threshold_is_read_and_changed_over_rest(company: Company, fay: Actor) -> None:
+    path = f"organizations/{company.organization.pk}/adjustment-policy"
+    shown = by_token(fay.user).get(path)
+    assert shown.json() == {
+        "organization": "ai-company",
+        "threshold_nano": 1_000 * NANO_PER_UNIT,
+        "your_threshold_nano": 1_000 * NANO_PER_UNIT,
+        "changed_by": None,
+        "changed_at": None,
+        "version": 1,
+    }
+    changed = by_token(fay.user).patch(
+        path, {"threshold_nano": 2_000 * NANO_PER_UNIT}, If_Match=shown.headers["ETag"]
+    )
+    assert changed.status_code == 200, changed.content
+    found = changed.json()
+    assert (found["threshold_nano"], found["your_threshold_nano"], found["changed_by"]) == (
+        *(2_000 * NANO_PER_UNIT, 1_000 * NANO_PER_UNIT),
+        fay.user.login,
+    )
+
+
+def test_amounts_reach_a_billion(company: Company, fay: Actor) -> None:
+    """Over REST, too, and not one more."""
+    body = {"team": company.nlp.path, "amount_nano": 10**18, "reason": "a merger"}
+    made = by_token(fay.user).post("adjustments", body)
+    assert (made.status_code, made.json()["amount_nano"]) == (201, 10**18)
+    refused = by_token(fay.user).post("adjustments", body | {"amount_nano": 10**18 + 1})
+    assert refused.status_code == 400
+
+
+def test_an_adjustment_reaches_twelve_months_back(company: Company, fay: Actor) -> None:
+    """NOW is in November 2026. Planted: 13 months."""
+    last = ask_for_adjustment(asked(company, 5, month="2025-11"), actor=fay, now=NOW)
+    assert last.month == date(2025, 11, 1)
+    with pytest.raises(InvalidRequest, match="more than 12 months ago"):
+        ask_for_adjustment(asked(company, 5, month="2025-10"), actor=fay, now=NOW)
+
+
+def test_a_month_before_a_closed_one_is_closed(company: Company, fay: Actor, flo: Actor) -> None:
+    """The first closed month is October, so no statement of September comes any more.
+
+    Planted: the closed month alone.
+    """
+    waiting = ask_for_adjustment(asked(company, 5_000, month="2026-09"), actor=fay, now=NOW)
+    close_bare(company.organization, date(2026, 10, 1))
+    with pytest.raises(Conflict, match="2026-09 is closed and never changes"):
+        ask_for_adjustment(asked(company, 5, month="2026-09"), actor=fay, now=NOW)
+    with pytest.raises(Conflict, match="closed by now"):
+        approve_adjustment(waiting.pk, note="", actor=flo, now=NOW)
+    rows = Adjustment.objects.filter(pk=waiting.pk)
+    with pytest.raises(IntegrityError, match="month is closed"), transaction.atomic():
+        rows.update(status="approved", decided_by=flo.user, decided_at=NOW)
+
+
 # -- what the database keeps ----------------------------------------------------------------
 
 
@@ -246,3 +341,21 @@ def test_the_person_who_asked_never_approves_and_a_decision_stays(
     rows.update(status="approved", decided_by=flo.user, decided_at=NOW)
     with pytest.raises(IntegrityError, match="decided once"), transaction.atomic():
         rows.update(status="withdrawn", decided_by=fay.user)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"before_nano": 5},
+        {"before_nano": -1, "changed_at": NOW, "is_named": True},
+        {"before_nano": 5, "is_named": True},
+    ],
+)
+def test_a_threshold_remembers_its_last_change_in_full(
+    company: Company, fay: Actor, change: dict[str, object]
+) -> None:
+    values = dict(change)
+    if values.pop("is_named", False):
+        values["changed_by"] = fay.user
+    with pytest.raises(IntegrityError, match="remembers_its_last_change"), transaction.atomic():
+        AdjustmentPolicy.objects.create(organization=company.organization, **values)

@@ -70,6 +70,40 @@ def test_a_credit_is_sent_as_a_negative_amount(server: Server) -> None:
     assert sent(server)["amount_nano"] == NANO // 2
 
 
+def test_amounts_reach_a_billion_with_two_decimals(server: Server) -> None:
+    """The refusal says the bound. Planted: the bound of prices, a million."""
+    server.run("adjustments", "add", "nlp", "1000000000", "--reason", "merger")
+    assert sent(server)["amount_nano"] == 10**18
+    count = len(server.requests)
+    for wrong, sentence in (
+        ("1000000000.01", "at most 1,000,000,000 of the currency"),
+        ("12.505", "at most two decimals"),
+        ("1,000", "is not an amount"),
+    ):
+        assert sentence in server.run("adjustments", "add", "nlp", wrong, "--reason", "x").err
+    assert len(server.requests) == count
+
+
+def test_the_threshold_shows_what_applies_to_the_reader(server: Server) -> None:
+    """Planted: the threshold of others."""
+    server.routes["GET organizations"] = {"items": [{"id": ID, "slug": "acme"}], "next": None}
+    server.routes[f"GET organizations/{ID}/adjustment-policy"] = {
+        "organization": "acme",
+        "threshold_nano": 2_000 * NANO,
+        "your_threshold_nano": 1_000 * NANO,
+        "changed_by": "fay@acme",
+        "changed_at": "2026-11-20T12:00:00Z",
+        "version": 2,
+    }
+    assert server.run("adjustments", "threshold").out.splitlines() == [
+        "organization  acme",
+        "threshold     2,000.00",
+        "for you       1,000.00",
+        "changed by    fay@acme",
+        "changed at    2026-11-20T12:00:00Z",
+    ]
+
+
 def test_adjustments_are_listed_and_decided_by_the_end_of_their_id(server: Server) -> None:
     ran = server.run("adjustments", "list", "--pending")
     assert ran.out.splitlines()[1].split() == [

@@ -120,6 +120,19 @@ def test_a_refund_after_the_closing_is_a_correction_in_the_next_month(
     assert [balance(company.nlp), balance(company.organization, "revenue")] == [-28, 28]
 
 
+def test_adjustments_before_the_first_use_have_a_statement(company: Company, fiona: Actor) -> None:
+    """The first use is in November, and September has an adjustment, so the months begin there.
+
+    Planted: the months from the first use on.
+    """
+    adjust(company, fiona, 9, month="2026-09")
+    shown = by_token(fiona.user).get(f"organizations/{company.organization.pk}/periods")
+    assert [each["month"] for each in shown.json()["items"]] == ["2026-11", "2026-10", "2026-09"]
+    close(company, fiona, "2026-09", "")
+    (statement,) = issue(company, fiona, "2026-09")
+    assert lines_of(statement) == [("adjustment", "", "2026-09", False, 900)]
+
+
 def test_the_digest_covers_adjustments(company: Company, fiona: Actor) -> None:
     """A month without any keeps the digest of its charges. Against: a digest without them."""
     with transaction.atomic():
