@@ -36,6 +36,13 @@ _IN_PERIOD = """
     AND %(since_at)s < %(until_at)s
 """
 
+# The same for segments of use. The planner knows how many there are, and an index finds them: it
+# would take the start and the end for independent.
+_USED_IN_PERIOD = """
+    tstzrange(s.start, s."end")
+    && tstzrange(LEAST(%(since_at)s, %(until_at)s), %(until_at)s)
+"""
+
 # Exact, and three times as fast as EXTRACT, which uses numeric. A double holds whole seconds up to
 # 2 to the 53.
 _SECONDS_IN_PERIOD = """
@@ -101,7 +108,7 @@ SELECT a.organization_id, SUM(({mgpu}) * {_SECONDS_AT_PLACE.format(place="l")}) 
 FROM billing_usagesegment s
 JOIN billing_meteredattempt a ON a.id = s.attempt_id
 JOIN places l ON l.team_id = a.team_id AND {_AT_PLACE.format(place="l")}
-WHERE {_IN_PERIOD} AND {_ASKED} {condition}
+WHERE {_USED_IN_PERIOD} AND {_ASKED} {condition}
 GROUP BY a.organization_id
 """  # noqa: S608 - made of constants only
 
@@ -166,7 +173,7 @@ overlapping AS MATERIALIZED (
     LEFT JOIN placed c ON c.team_id = a.team_id AND c.pool_id = a.pool_id
         AND {_AT_PLACE.format(place="c")}
     {_BUCKETS if has_buckets else ""}
-    WHERE {_IN_PERIOD} AND {_ASKED} {condition}
+    WHERE {_USED_IN_PERIOD} AND {_ASKED} {condition}
 ),
 pieces AS NOT MATERIALIZED (
     SELECT attempt_id, job_id, account, tariff, since_s, multiplier_ppm,
@@ -178,8 +185,11 @@ pieces AS NOT MATERIALIZED (
            {_MGPU_BY_CLASS},
            date_part('epoch', s.start)::bigint, date_part('epoch', s."end")::bigint
     FROM overlapping o
-    JOIN billing_usagesegment s
-      ON s.attempt_id = o.attempt_id AND s."end" <= to_timestamp(o.since_s)
+    CROSS JOIN LATERAL (
+        SELECT * FROM billing_usagesegment s
+        WHERE s.attempt_id = o.attempt_id AND s."end" <= to_timestamp(o.since_s)
+        OFFSET 0
+    ) AS s
     WHERE o.start_s <= o.since_s
 ),
 {PRICES},
@@ -340,7 +350,7 @@ elsewhere AS (
            SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_IN_PERIOD}) AS mgpu_s
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
-    WHERE {_IN_PERIOD}
+    WHERE {_USED_IN_PERIOD}
       AND a.pool_id = ANY(%(capacity_pools)s) AND NOT a.team_id = ANY(%(teams)s)
     GROUP BY a.pool_id, a.organization_id = ANY(%(organizations)s)
     UNION ALL
@@ -422,7 +432,7 @@ used AS (
         SELECT {_SECONDS_AT_PLACE.format(place="p")} AS seconds
     ) AS length
     CROSS JOIN LATERAL (SELECT {_MGPU_BY_CLASS}) AS held
-    WHERE {_IN_PERIOD} AND {_ASKED} {condition}
+    WHERE {_USED_IN_PERIOD} AND {_ASKED} {condition}
     GROUP BY a.job_id, p.account
 ),
 page AS MATERIALIZED (
