@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from billing.periods import Period
-from billing.usage_sql import rows_of
+from billing.usage_sql import rows_of, used_in_sql
 from clusters.models import Pool
 from primitives.units import DeviceKind
 from quotas.models import Quota, QuotaChange
@@ -178,15 +178,14 @@ def withheld_pools(
 
 # Guarantee and use of each organization and pool as steps over the period. Both are constant
 # between two steps. The unused part is the guarantee minus the use, if positive.
-_UNUSED = """
+_UNUSED = f"""
 WITH held AS (
     SELECT a.organization_id, a.pool_id, s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
            date_part('epoch', GREATEST(s.start, %(since_at)s))::bigint AS start_s,
            date_part('epoch', s."end")::bigint AS end_s
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
-    WHERE s.start < %(until_at)s AND (s."end" > %(since_at)s OR s."end" IS NULL)
-      AND %(since_at)s < %(until_at)s
+    WHERE {used_in_sql("%(since_at)s", "%(until_at)s")}
       AND a.organization_id = ANY(%(organizations)s) AND a.pool_id = ANY(%(pools)s)
 ),
 moves AS (
@@ -214,7 +213,7 @@ levels AS (
 SELECT pool_id, SUM(guaranteed_mgpu * seconds),
        SUM(GREATEST(0, guaranteed_mgpu - used_mgpu) * seconds)
 FROM levels GROUP BY pool_id
-"""
+"""  # noqa: S608 - made of constants only
 
 
 class GuaranteeStep(NamedTuple):

@@ -20,7 +20,7 @@ from billing.scopes import (
     team_and_pool,
     teams_of,
 )
-from billing.usage_sql import CHARGES, CLASSES
+from billing.usage_sql import CHARGES, CLASSES, PLANNED
 from clusters.models import Pool
 from tenants.access import Actor
 from tenants.models import Node
@@ -136,9 +136,7 @@ def charges_of(
         with connection.cursor() as cursor:
             if is_outermost:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            cursor.execute(
-                "SELECT set_config('work_mem', '96MB', true), set_config('jit', 'off', true)"
-            )
+            cursor.execute(PLANNED)
         top = visible_place(actor, node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
         places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
         nodes = nodes_of(places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -62,21 +63,30 @@ def charges_between(
     Adjacent spans sum exactly to the longer one. Use before a team was moved has the path of that
     time. Takes at most six queries.
     """
+    ((_, charges),) = charges_in([(start, end)], organization_id)
+    return charges
+
+
+def charges_in(
+    spans: Iterable[tuple[datetime, datetime]], organization_id: UUID
+) -> Iterator[tuple[tuple[datetime, datetime], dict[ChargedUse, Charged]]]:
+    """Yield each span with `charges_between` of it. The teams are read once."""
     found = Node.objects.filter(organization=organization_id, kind=NodeKind.TEAM)
     places = places_of(list(found.values_list("pk", flat=True)))
     nodes, pools = nodes_of(places), pools_named(None)
-    scope = scope_of(places, nodes, pools, Period(start, end, as_of=end))
     teams, names = teams_of(nodes), list(pools.values())
-    charges: dict[ChargedUse, Charged] = {}
-    for row in rows_of(_CHARGES, {**scope, "priced_at": None}):
-        account, usage_class, fault, user_id, username, cluster, *kinds = row[:-3]
-        team, pool = team_and_pool(account, teams, names)
-        use = ChargedUse(
-            *(team.pk, team.display_path, user_id, username, pool.name, pool.device, cluster),
-            *(CLASSES[usage_class], fault, *kinds),
-        )
-        charges[use] = Charged(*(int(amount) for amount in row[-3:]))
-    return charges
+    for start, end in spans:
+        scope = scope_of(places, nodes, pools, Period(start, end, as_of=end))
+        charges: dict[ChargedUse, Charged] = {}
+        for row in rows_of(_CHARGES, {**scope, "priced_at": None}):
+            account, usage_class, fault, user_id, username, cluster, *kinds = row[:-3]
+            team, pool = team_and_pool(account, teams, names)
+            use = ChargedUse(
+                *(team.pk, team.display_path, user_id, username, pool.name, pool.device, cluster),
+                *(CLASSES[usage_class], fault, *kinds),
+            )
+            charges[use] = Charged(*(int(amount) for amount in row[-3:]))
+        yield (start, end), charges
 
 
 # An attempt has one fault at most.

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import RangeBoundary, RangeOperators
+from django.contrib.postgres.indexes import GistIndex
 from django.db import models
 from django.db.models import F, Func, Q
 from uuid_utils.compat import uuid7
@@ -270,6 +271,8 @@ class UsageSegment(models.Model):
             ),
         ]
         indexes = [
+            # As in `billing.usage_sql.used_in_sql`.
+            GistIndex(Func("start", "end", function="TSTZRANGE"), name="segment_by_time"),
             models.Index(fields=["start"], name="segment_by_start"),
             models.Index(fields=["end"], name="segment_by_end"),
         ]

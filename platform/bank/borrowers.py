@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from django.db import connection
 
+from billing.usage_sql import used_in_sql
 from clusters.models import Pool
 from tenants.access import Actor
 from tenants.models import Node
@@ -106,7 +107,7 @@ summed AS (
     JOIN billing_usagesegment s ON s.start < d.until AND (s."end" > d.since OR s."end" IS NULL)
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
     WHERE {_OF_TEAM} AND s.fault = '' AND s.borrowed_mgpu > s.unpaid_mgpu
-        AND s.start < %(end)s AND (s."end" > %(start)s OR s."end" IS NULL)
+        AND {used_in_sql("%(start)s", "%(end)s")}
     GROUP BY d.day, a.id
 )
 SELECT day, job_id, job_name, number, amount, attempts

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import connection
 
 from billing.metering import UnpaidSpan
+from billing.usage_sql import used_in_sql
 from quotas.guarantees import Guarantee, guarantees_in
 
 
@@ -118,19 +119,19 @@ class _Borrowed(NamedTuple):
         return int(self.end.timestamp()) - int(self.start.timestamp())
 
 
-_BORROWED = """
+_BORROWED = f"""
 SELECT a.team_id, a.id, GREATEST(s.start, %(start)s), LEAST(s."end", %(end)s), s.borrowed_mgpu
 FROM billing_usagesegment s
 JOIN billing_meteredattempt a ON a.id = s.attempt_id
 LEFT JOIN quotas_priorityclass p
     ON p.organization_id = a.organization_id AND p.name = a.priority_class
-WHERE s.start < %(end)s AND (s."end" > %(start)s OR s."end" IS NULL)
+WHERE {used_in_sql("%(start)s", "%(end)s")}
     AND s.borrowed_mgpu > 0 AND s.fault = ''
     AND a.organization_id = %(organization)s AND a.pool_id = %(pool)s
     AND a.team_id = ANY(%(teams)s)
 ORDER BY COALESCE(p."order", 0) DESC,
     (SELECT MIN(f.start) FROM billing_usagesegment f WHERE f.attempt_id = a.id), a.id, s.start
-"""
+"""  # noqa: S608 - made of constants only
 _SECONDS = """date_part('epoch', LEAST(s."end", %(end)s) - GREATEST(s.start, %(start)s))::bigint"""
 _USED = f"""
 SELECT a.team_id,
@@ -138,7 +139,7 @@ SELECT a.team_id,
     COALESCE(SUM(s.borrowed_mgpu * {_SECONDS}) FILTER (WHERE s.fault <> ''), 0)
 FROM billing_usagesegment s
 JOIN billing_meteredattempt a ON a.id = s.attempt_id
-WHERE s.start < %(end)s AND (s."end" > %(start)s OR s."end" IS NULL)
+WHERE {used_in_sql("%(start)s", "%(end)s")}
     AND a.organization_id = %(organization)s AND a.pool_id = %(pool)s
 GROUP BY a.team_id
 """  # noqa: S608 - made of constants only

@@ -16,7 +16,7 @@ from uuid import UUID
 from billing.capacity import capacity_scope, guarantee_steps
 from billing.periods import Period
 from billing.scopes import pools_named
-from billing.usage_sql import rows_of
+from billing.usage_sql import rows_of, used_in_sql
 from chargeback.dimensions import Dimension
 from chargeback.reports import Asked, Narrowed, grouped_report, zone_for
 from clusters.models import Pool
@@ -188,14 +188,14 @@ def _pool(pool: Pool, amounts: Any) -> IdlePool:
 
 # Use, guarantees and capacity as steps over the period, constant between two of them. The unused
 # guarantee is of each organization, and unused capacity of the pool.
-_IDLE = """
+_IDLE = f"""
 WITH held AS (
     SELECT a.organization_id, a.pool_id, s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
            date_part('epoch', GREATEST(s.start, %(since_at)s))::bigint AS start_s,
            date_part('epoch', s."end")::bigint AS end_s
     FROM billing_usagesegment s
     JOIN billing_meteredattempt a ON a.id = s.attempt_id
-    WHERE s.start < %(until_at)s AND (s."end" > %(since_at)s OR s."end" IS NULL)
+    WHERE {used_in_sql("%(since_at)s", "%(until_at)s")}
       AND a.pool_id = ANY(%(pools)s)
 ),
 moves AS (
@@ -253,4 +253,4 @@ SELECT pool_id,
        SUM(GREATEST(0, used + outside - capacity) * seconds), SUM(LEAST(free, unused) * seconds),
        SUM((free - LEAST(free, unused)) * seconds)
 FROM free GROUP BY pool_id
-"""
+"""  # noqa: S608 - made of constants only

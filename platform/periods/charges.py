@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Max
 
-from billing.daily_charges import Charged, ChargedUse, charges_between
+from billing.daily_charges import Charged, ChargedUse, charges_in
 from periods.models import BillingPeriod, ChargeRow
 from periods.months import Month, month_of
 
@@ -32,9 +32,9 @@ class DayCharge(NamedTuple):
 
 def charges_of(month: Month, organization_id: UUID) -> Iterator[DayCharge]:
     """Yield the charges of the month by the meter and the prices now, day by day."""
-    for day, start, end in month.days():
-        found = charges_between(organization_id, start, end)
-        yield from _sorted(False, month, day, found)
+    days = {(start, end): day for day, start, end in month.days()}
+    for span, found in charges_in(days, organization_id):
+        yield from _sorted(False, month, days[span], found)
 
 
 def corrections_of(closed: Iterable[BillingPeriod], organization_id: UUID) -> Iterator[DayCharge]:
@@ -44,8 +44,9 @@ def corrections_of(closed: Iterable[BillingPeriod], organization_id: UUID) -> It
     """
     for period in closed:
         month = month_of(period)
-        for day, start, end in month.days():
-            fresh = charges_between(organization_id, start, end)
+        days = {(start, end): day for day, start, end in month.days()}
+        for span, fresh in charges_in(days, organization_id):
+            day = days[span]
             frozen = _frozen(organization_id, month, day)
             changes: dict[ChargedUse, Charged] = {}
             for use in fresh.keys() | frozen.keys():
