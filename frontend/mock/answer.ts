@@ -21,7 +21,7 @@ import {
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
 import { anAdjustment, aDispute, theAdjustments, theDisputes, thresholds } from "./adjustments.ts";
-import { budgetDefaults, theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
+import { budgetDefaults, budgetEffects, theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
 import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
@@ -554,6 +554,7 @@ function anExtensionPlan(job: JobDetail, asked: { by_s?: number; time_limit_s?: 
     unbilled_nano: 0,
     price_mode: "pay_per_use",
     currency: "EUR",
+    budgets: budgetEffects(200),
     delays:
       next === undefined
         ? []
@@ -572,6 +573,7 @@ function anExtensionPlan(job: JobDetail, asked: { by_s?: number; time_limit_s?: 
     delayed_jobs: next === undefined ? 0 : 1,
     until: iso(Date.now() + 4 * 86_400_000),
     is_cut: false,
+    notes: ["Budget Training of ai-company/research has too little left and would be exceeded."],
     unseen: limit - before > 86_400 ? "The look-ahead covers 4 d, and the new end is later. More waiting jobs may be delayed than it shows." : "",
     refusal: limit - before > 86_400 ? "It would delay 1 waiting job that you may not manage, by up to 2 d. Ask for less, or ask somebody who may manage these jobs to extend it." : "",
   };
@@ -728,18 +730,7 @@ function aPlan(request: Partial<JobRequest>, job: JobDetail, startsNow: boolean)
     price_mode: "pay_per_use" as const,
     currency: "EUR",
     cost_cap_after_s: request.cost_cap_nano == null ? null : Math.ceil((request.cost_cap_nano * 3600) / (planned * 2_000_000)),
-    budgets: theBudgets().slice(0, 2).map(({ id, name, node, measure, currency, policy, limit, state }) => ({
-      id,
-      name,
-      node,
-      measure,
-      currency,
-      policy,
-      limit,
-      needed: limit / 50,
-      left_after: state.left - limit / 50,
-      room_at: state.room_at,
-    })),
+    budgets: budgetEffects(50),
   };
 }
 

@@ -1,5 +1,5 @@
 /** Budgets of the made-up company, with their alerts. */
-import type { Budget, BudgetAlert, BudgetDefault, UserCap } from "../src/api/types";
+import type { Budget, BudgetAlert, BudgetDefault, JobPlan, UserCap } from "../src/api/types";
 import { iso, ORGANIZATION } from "./company.ts";
 import type { MockAnswer, MockRequest } from "./http.ts";
 
@@ -129,6 +129,24 @@ export function aDefault(number: number, change: Partial<BudgetDefault> = {}): B
     version: 1,
     ...change,
   };
+}
+
+/** What is left of two budgets after a job that needs this part of each. */
+export function budgetEffects(part: number): JobPlan["budgets"] {
+  return theBudgets()
+    .slice(0, 2)
+    .map(({ id, name, node, measure, currency, policy, limit, state }) => ({
+      id,
+      name,
+      node,
+      measure,
+      currency,
+      policy,
+      limit,
+      needed: limit / part,
+      left_after: state.left - limit / part,
+      room_at: state.room_at,
+    }));
 }
 
 /** Lists, makes, changes and removes default budgets; nothing is kept. */

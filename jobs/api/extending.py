@@ -15,9 +15,9 @@ from rest_framework.views import APIView
 from billing.models import PriceMode
 from jobs.actions.extending import LONGEST_S, extend_job
 from jobs.api import serializers as shapes
-from jobs.api.rendering import Rights, detail_body, written
+from jobs.api.rendering import Rights, detail_body, extension_body, written
 from jobs.reading.queries import get_content, get_dependencies, get_job, get_schedule
-from jobs.whatif.extension import ExtensionPlan, body_of, plan_extension
+from jobs.whatif.extension import ExtensionPlan, plan_extension
 from primitives.clock import SystemClock
 from primitives.errors import Conflict
 from tenants.access import Actor
@@ -77,10 +77,19 @@ class ExtensionPlanSerializer(serializers.Serializer[Any]):
     )
     price_mode = serializers.ChoiceField(choices=PriceMode.choices, allow_null=True)
     currency = serializers.CharField(allow_null=True)
+    budgets = shapes.BudgetEffectSerializer(
+        many=True,
+        help_text="Those of them that you may see. Of a running job `needed` is what the longer "
+        "limit adds, of a waiting one all that it may use",
+    )
     delays = DelaySerializer(many=True)
     delayed_jobs = serializers.IntegerField(help_text="All, also those that you may not see")
     until = serializers.DateTimeField(help_text="End of the look-ahead")
     is_cut = serializers.BooleanField(help_text="The look-ahead ended early, to limit the work")
+    notes = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Budgets that have too little left, and a cost cap that ends the job earlier",
+    )
     unseen = serializers.CharField(
         help_text="Why it may delay more jobs than these; empty if the look-ahead saw the new end"
     )
@@ -93,16 +102,16 @@ class JobExtensionPlan(APIView):
     @extend_schema(
         operation_id="plan_job_extension",
         summary="Plan a longer time limit of a job",
-        description="The plan has the new end, the most that it costs, and the waiting jobs that "
-        "would start later. It changes nothing. The server works on one look-ahead at a time; 429 "
-        "says when to try again.",
+        description="The plan has the new end, the most that it costs, what budgets have left "
+        "after it, and the waiting jobs that would start later. It changes nothing. The server "
+        "works on one look-ahead at a time; 429 says when to try again.",
         request=ExtensionRequestSerializer,
         responses=answers({200: ExtensionPlanSerializer}, 403, 404, 409, 429),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
         """Return the plan."""
         plan = _plan(request, job_id, actor_from(request), SystemClock().now())
-        return Response(written(body_of(plan)))
+        return Response(written(extension_body(plan)))
 
 
 class JobExtend(APIView):
@@ -114,7 +123,8 @@ class JobExtend(APIView):
         description="A running job's cluster gets the new limit at once. 409 for a job that has "
         "had the notice of its limit, or will soon have it on a cluster that tells its jobs late. "
         "409 also if waiting jobs that you may not manage would start later, or might, after the "
-        "look-ahead. The server works on one look-ahead at a time; 429 says when to try again.",
+        "look-ahead, and if a budget that stops starts has too little left. The server works "
+        "on one look-ahead at a time; 429 says when to try again.",
         request=ExtensionRequestSerializer,
         responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409, 429),
     )

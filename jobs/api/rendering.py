@@ -23,6 +23,7 @@ from jobs.reading.queries import AttemptRow, DependencyRow, JobContent, JobRow, 
 from jobs.submission.job_arrays import ArrayView
 from jobs.submission.job_members import stored_by
 from jobs.whatif.budget_effects import BudgetEffect
+from jobs.whatif.extension import ExtensionPlan
 from jobs.whatif.preview import Preview
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
@@ -300,6 +301,35 @@ def plan_body(preview: Preview) -> dict[str, Any]:
         "currency": None if preview.cost is None else preview.cost.currency,
         "cost_cap_after_s": preview.cost_cap_after_s,
         "budgets": [_budget_effect(one) for one in preview.budgets],
+    }
+
+
+def extension_body(plan: ExtensionPlan) -> dict[str, Any]:
+    """Return the plan of a longer time limit."""
+    cost = plan.costs.cost
+    return {
+        "job": str(plan.job_id),
+        "before_s": plan.before_s,
+        "time_limit_s": plan.limit_s,
+        "ends_before": _iso(plan.ends_before),
+        "ends_at": _iso(plan.ends_at),
+        "notice_at": _iso(plan.notice_at),
+        "mgpu": plan.mgpu,
+        "cost_nano": None if cost is None else cost.billed_nano,
+        "unbilled_nano": None if cost is None else cost.unbilled_nano,
+        "price_mode": None if cost is None else cost.mode,
+        "currency": None if cost is None else cost.currency,
+        "budgets": [_budget_effect(one) for one in plan.costs.budgets],
+        "delays": [
+            {**one._asdict(), "before": _iso(one.before), "after": _iso(one.after)}
+            for one in plan.delays
+        ],
+        "delayed_jobs": plan.delayed_jobs,
+        "until": iso(plan.until),
+        "is_cut": plan.is_cut,
+        "notes": list(plan.costs.notes),
+        "unseen": plan.unseen,
+        "refusal": plan.refusal,
     }
 
 

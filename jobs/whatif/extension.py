@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from arbiter.explain.phrases import duration_text
-from billing.queries import PresentCost, present_cost
 from clusters.models import Cluster, Pool
 from jobs.access import check_may_manage, may_manage, visible_jobs
 from jobs.actions.extending import check_extendable, ends_at, extended_limit_s, notice_ahead
 from jobs.arbitration.snapshots import read_queue
 from jobs.models import Attempt, Job
 from jobs.submission.offers import offer_to
+from jobs.whatif.extension_costs import ExtensionCosts, extension_costs
 from jobs.whatif.heavy_answers import FUTURE, worked_out
 from primitives.clock import from_epoch
 from primitives.errors import FieldError, InvalidRequest, NotFound
@@ -50,11 +50,9 @@ class Delay(NamedTuple):
 class ExtensionPlan:
     """The effect of a longer time limit.
 
-    Times are None for a job that waits. `cost` is the most that the longer run costs, at present
-    prices; None without a price. `delays` has the delayed jobs
-    that the actor may see, and `delayed_jobs` counts all. `unseen` says why there may be more
-    delays than these; it is "" where the look-ahead saw the new end. `refusal` is "" where the
-    actor may extend the job so.
+    Times are None for a job that waits. `delays` has the delayed jobs that the actor may see, and
+    `delayed_jobs` counts all. `unseen` says why there may be more delays than these; it is "" where
+    the look-ahead saw the new end. `refusal` is "" where the actor may extend the job so.
     """
 
     job_id: UUID
@@ -64,7 +62,7 @@ class ExtensionPlan:
     ends_at: datetime | None
     notice_at: datetime | None
     mgpu: int
-    cost: PresentCost | None
+    costs: ExtensionCosts
     delays: Sequence[Delay]
     delayed_jobs: int
     until: datetime
@@ -109,7 +107,7 @@ def plan_extension(
     unseen = _unseen(found, job, attempt, limit_s)
     if unseen and not refusal and _has_foreign(found, job, actor):
         refusal = _UNSEEN_REFUSAL
-    mgpu = job.mgpu if attempt is None else attempt.mgpu
+    costs = extension_costs(job, attempt, limit_s, actor=actor, now=now)
     return ExtensionPlan(
         job_id=job.pk,
         before_s=before_s,
@@ -117,14 +115,14 @@ def plan_extension(
         ends_before=ends_at(job, attempt, before_s),
         ends_at=end,
         notice_at=None if end is None else end - notice_ahead(job, limit_s),
-        mgpu=mgpu,
-        cost=_cost(job, attempt, mgpu, limit_s - before_s, now),
+        mgpu=job.mgpu if attempt is None else attempt.mgpu,
+        costs=costs,
         delays=delays,
         delayed_jobs=delayed,
         until=from_epoch(found.until),
         is_cut=found.is_cut,
         unseen=unseen,
-        refusal=refusal,
+        refusal=refusal or costs.refusal,
     )
 
 
@@ -258,41 +256,3 @@ def _delay(shift: Shift, name: str, path: str, user: str) -> Delay:
         later_s=-shift.sooner_s,
         is_at_least=shift.is_at_least,
     )
-
-
-def _cost(
-    job: Job, attempt: Attempt | None, mgpu: int, longer_s: int, now: datetime
-) -> PresentCost | None:
-    guaranteed_mgpu = mgpu if attempt is None else attempt.guaranteed_mgpu
-    return present_cost(
-        organization_id=job.organization_id,
-        pool_id=job.pool_id,
-        guaranteed_mgpu=guaranteed_mgpu,
-        borrowed_mgpu=mgpu - guaranteed_mgpu,
-        multiplier_ppm=job.priority_class.price_multiplier_ppm,
-        seconds=longer_s,
-        now=now,
-    )
-
-
-def body_of(plan: ExtensionPlan) -> dict[str, Any]:
-    """Return the plan as JSON for the API. Times stay Python objects."""
-    return {
-        "job": plan.job_id,
-        "before_s": plan.before_s,
-        "time_limit_s": plan.limit_s,
-        "ends_before": plan.ends_before,
-        "ends_at": plan.ends_at,
-        "notice_at": plan.notice_at,
-        "mgpu": plan.mgpu,
-        "cost_nano": None if plan.cost is None else plan.cost.billed_nano,
-        "unbilled_nano": None if plan.cost is None else plan.cost.unbilled_nano,
-        "price_mode": None if plan.cost is None else plan.cost.mode,
-        "currency": None if plan.cost is None else plan.cost.currency,
-        "delays": [one._asdict() for one in plan.delays],
-        "delayed_jobs": plan.delayed_jobs,
-        "until": plan.until,
-        "is_cut": plan.is_cut,
-        "unseen": plan.unseen,
-        "refusal": plan.refusal,
-    }

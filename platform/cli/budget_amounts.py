@@ -30,6 +30,12 @@ def bare_amount(budget: Mapping[str, Any], amount: int | None) -> str:
     return f"{'-' if amount < 0 and scaled else ''}{whole:,}.{rest:0{digits}d}"
 
 
+def left_of(effect: Mapping[str, Any], work: str) -> str:
+    """Return what a budget has left after some work: "120.0 of 500.0 GPU-hours left after it"."""
+    left, limit = bare_amount(effect, effect["left_after"]), amount_text(effect, effect["limit"])
+    return f"{left} of {limit} left after {work}"
+
+
 def integer_of(text: str, unit: int, option: str) -> int:
     """Return an amount in the API's integers. Raises CliError unless it is a number above 0."""
     try:

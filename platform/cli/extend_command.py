@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.budget_amounts import left_of
 from cli.context import open_api
 from cli.errors import CliError
 from cli.job_lookup import OPEN, JobArgument, id_of_job
@@ -32,8 +33,9 @@ def extend(
 ) -> None:
     """Make the time limit of a waiting or running job longer.
 
-    Prints the plan: the new end, the most that it costs, and the waiting jobs that start later. An
-    extension that delays jobs that you may not manage is refused.
+    Prints the plan: the new end, the most that it costs, what budgets have left after it, and the
+    waiting jobs that start later. An extension is refused that delays jobs that you may not manage,
+    or that a budget does not cover.
     """
     body = _body(longer, to)
     api = open_api(ctx)
@@ -74,6 +76,7 @@ def _print(plan: Mapping[str, Any]) -> None:
             ("ends", plan["ends_at"] and f"{plan['ends_at']} (was {plan['ends_before']})"),
             ("notice", plan["notice_at"]),
             ("costs at most", costs),
+            *((f"budget {one['name']}", left_of(one, "it")) for one in plan["budgets"]),
             ("delayed jobs", plan["delayed_jobs"]),
         ]
     )
@@ -92,6 +95,6 @@ def _print(plan: Mapping[str, Any]) -> None:
                 for one in plan["delays"]
             ],
         )
-    for sentence in (plan["unseen"], plan["refusal"]):
+    for sentence in (*plan["notes"], plan["unseen"], plan["refusal"]):
         if sentence:
             typer.echo(f"\n{plain(sentence)}")

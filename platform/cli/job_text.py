@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from cli.budget_amounts import amount_text, bare_amount
+from cli.budget_amounts import left_of
 from cli.output import (
     NAME_PAD_MAX,
     Devices,
@@ -332,8 +332,7 @@ def _left_after(budget: Mapping[str, Any], job: Mapping[str, Any]) -> str:
     """Return what a budget has left: "120.0 of 500.0 GPU-hours left after this job ..."."""
     until = "the end of the period" if job["time_limit_s"] is None else "its time limit"
     work = "this job" if job["tasks"] == 1 else "all its tasks"
-    left, limit = bare_amount(budget, budget["left_after"]), amount_text(budget, budget["limit"])
-    return f"{left} of {limit} left after {work}, at {until}"
+    return f"{left_of(budget, work)}, at {until}"
 
 
 def _exit_code(job: Mapping[str, Any]) -> str | None:

@@ -1237,7 +1237,7 @@ export interface paths {
         put?: never;
         /**
          * Make the time limit of a job longer
-         * @description A running job's cluster gets the new limit at once. 409 for a job that has had the notice of its limit, or will soon have it on a cluster that tells its jobs late. 409 also if waiting jobs that you may not manage would start later, or might, after the look-ahead. The server works on one look-ahead at a time; 429 says when to try again.
+         * @description A running job's cluster gets the new limit at once. 409 for a job that has had the notice of its limit, or will soon have it on a cluster that tells its jobs late. 409 also if waiting jobs that you may not manage would start later, or might, after the look-ahead, and if a budget that stops starts has too little left. The server works on one look-ahead at a time; 429 says when to try again.
          */
         post: operations["extend_job"];
         delete?: never;
@@ -1257,7 +1257,7 @@ export interface paths {
         put?: never;
         /**
          * Plan a longer time limit of a job
-         * @description The plan has the new end, the most that it costs, and the waiting jobs that would start later. It changes nothing. The server works on one look-ahead at a time; 429 says when to try again.
+         * @description The plan has the new end, the most that it costs, what budgets have left after it, and the waiting jobs that would start later. It changes nothing. The server works on one look-ahead at a time; 429 says when to try again.
          */
         post: operations["plan_job_extension"];
         delete?: never;
@@ -5063,6 +5063,8 @@ export interface components {
         ExtensionPlan: {
             /** @description The present time limit */
             before_s: number;
+            /** @description Those of them that you may see. Of a running job `needed` is what the longer limit adds, of a waiting one all that it may use */
+            budgets: components["schemas"]["BudgetEffect"][];
             /** @description What the longer run is billed at most, at present prices; null without a price */
             cost_nano: number | null;
             currency: string | null;
@@ -5078,6 +5080,8 @@ export interface components {
             /** Format: uuid */
             job: string;
             mgpu: number;
+            /** @description Budgets that have too little left, and a cost cap that ends the job earlier */
+            notes: string[];
             /** Format: date-time */
             notice_at: string | null;
             price_mode: components["schemas"]["PriceModeEnum"] | components["schemas"]["NullEnum"];

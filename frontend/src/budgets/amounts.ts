@@ -37,6 +37,11 @@ export function formatWithUnit(amount: Quantity, budget: Measured): string {
   return budget.measure === "money" ? text : `${text} ${budget.measure === "credits" ? "credits" : "GPU-hours"}`;
 }
 
+/** "120.0 of 500.0 GPU-hours": what a budget has left after a job. */
+export function leftAfter(budget: Measured & { left_after: number; limit: number }): string {
+  return `${formatAmount(budget.left_after, budget)} of ${formatWithUnit(budget.limit, budget)}`;
+}
+
 /** The limit as a person would type it. */
 export function plainAmount(budget: Measured & Pick<Budget, "limit">): string {
   const amount = budget.limit / UNITS[budget.measure];

@@ -5,6 +5,7 @@ import { useState } from "react";
 import { client, unwrap } from "../api/client";
 import { jobQuery } from "../api/queries";
 import type { ExtensionPlan, JobDetail } from "../api/types";
+import { leftAfter } from "../budgets/amounts";
 import { costWords } from "../prices/costWords";
 import { CliLine } from "../ui/CliLine";
 import { Fact, Facts } from "../ui/Facts";
@@ -110,6 +111,12 @@ function Effect({ plan }: { plan: ExtensionPlan }) {
         {plan.cost_nano !== null && plan.currency !== null && (
           <Fact name="Costs at most">{costWords(plan.cost_nano, plan.unbilled_nano, plan.price_mode, plan.currency)}</Fact>
         )}
+        {plan.budgets.map((budget) => (
+          <Fact key={budget.id} name="Budget">
+            <strong className="breaks">{budget.name}</strong>:{" "}
+            <span className={budget.left_after < 0 ? "bad-text" : undefined}>{leftAfter(budget)} left after it</span>
+          </Fact>
+        ))}
         <Fact name="Delayed jobs">{formatCount(plan.delayed_jobs)}</Fact>
       </Facts>
       {plan.delays.length > 0 && (
@@ -131,6 +138,9 @@ function Effect({ plan }: { plan: ExtensionPlan }) {
           ))}
         </ul>
       )}
+      {plan.notes.map((note) => (
+        <p key={note}>{note}</p>
+      ))}
       {plan.unseen && <p>{plan.unseen}</p>}
       {plan.refusal && <p className="bad">{plan.refusal}</p>}
     </>

@@ -476,6 +476,10 @@ describe("the job page of a waiting job", () => {
     expect(within(dialog).queryByRole("table")).toBeNull();
     await user.click(within(dialog).getByRole("button", { name: "Show the plan" }));
     expect(await within(dialog).findByRole("row", { name: /^Time limit/ })).toHaveTextContent(/^Time limit74 h was 72 h$/);
+    expect(within(dialog).getAllByRole("row", { name: /^Budget / })[0]).toHaveTextContent(
+      "BudgetTraining: 12,250.0 of 50,000.0 GPU-hours left after it",
+    );
+    expect(dialog).toHaveTextContent("Budget Training of ai-company/research has too little left and would be exceeded.");
     expect(dialog).toHaveTextContent(`tidegate extend ${running.id} +2h`);
     expect(await accessibilityFaults(dialog)).toEqual([]);
     await user.click(within(dialog).getByRole("button", { name: "Extend it" }));

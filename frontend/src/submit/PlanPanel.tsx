@@ -1,7 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 
 import type { JobPlan, SchedulePlan } from "../api/types";
-import { formatAmount, formatWithUnit } from "../budgets/amounts";
+import { leftAfter } from "../budgets/amounts";
 import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { gpuSpan, nodeSpan } from "../jobs/words";
@@ -50,10 +50,10 @@ function verdict(plan: JobPlan): { text: string; tone: string } {
 }
 
 /** "120.0 of 500.0 GPU-hours left after this job, at its time limit". */
-function leftAfter(budget: JobPlan["budgets"][number], job: JobPlan["job"]): string {
+function leftWords(budget: JobPlan["budgets"][number], job: JobPlan["job"]): string {
   const work = job.tasks > 1 ? "all its tasks" : "this job";
   const until = job.time_limit_s === null ? "the end of the period" : "its time limit";
-  return `${formatAmount(budget.left_after, budget)} of ${formatWithUnit(budget.limit, budget)} left after ${work}, at ${until}`;
+  return `${leftAfter(budget)} left after ${work}, at ${until}`;
 }
 
 function Plan({ plan }: { plan: SubmissionPlan }) {
@@ -121,7 +121,7 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
           {plan.budgets.map((budget) => (
             <Fact key={budget.id} name="Budget">
               <span className="plan-budget">{budget.name}</span>:{" "}
-              <span className={budget.left_after < 0 ? "bad-text" : undefined}>{leftAfter(budget, job)}</span>
+              <span className={budget.left_after < 0 ? "bad-text" : undefined}>{leftWords(budget, job)}</span>
             </Fact>
           ))}
         </Facts>

@@ -28,10 +28,12 @@ def a_plan(**changes: Any) -> dict[str, Any]:
         "unbilled_nano": 0,
         "price_mode": "pay_per_use",
         "currency": "EUR",
+        "budgets": [],
         "delays": [],
         "delayed_jobs": 0,
         "until": "2026-11-22T15:00:00Z",
         "is_cut": False,
+        "notes": [],
         "unseen": "",
         "refusal": "",
         **changes,
@@ -76,6 +78,23 @@ def test_an_extension_in_showback_is_not_billed(server: Server) -> None:
     server.routes[f"POST jobs/{JOB_ID}/extension-plan"] = a_plan(**shown)
     out = server.run("extend", JOB_ID, "+2h", "--plan").out
     assert "costs at most  showback: not billed (would cost 76.00 EUR)\n" in out
+
+
+def test_the_plan_has_budgets_and_notes(server: Server) -> None:
+    """Planted: notes left out."""
+    budget = {
+        "name": "NLP 2026",
+        "measure": "gpu_hours",
+        "currency": None,
+        "limit": 500 * 3_600_000,
+        "left_after": 120 * 3_600_000,
+    }
+    note = "Budget Research of ai/research has too little left and would be exceeded."
+    planned = a_plan(budgets=[budget], notes=[note])
+    server.routes[f"POST jobs/{JOB_ID}/extension-plan"] = planned
+    out = server.run("extend", JOB_ID, "+2h", "--plan").out
+    assert "budget NLP 2026  120.0 of 500.0 GPU-hours left after it\n" in out
+    assert out.endswith(f"\n\n{note}\n")
 
 
 def test_an_extension_that_delays_others_is_refused(server: Server) -> None:

@@ -12,7 +12,6 @@ from django.db import IntegrityError, connection, transaction
 from audit.models import AuditEvent
 from billing.metering import Grant, record_started, register_attempts
 from builders.api_callers import by_token
-from builders.billing_builders import a_rate_card
 from builders.job_builders import a_job, an_attempt
 from builders.loop_builders import Fenced
 from builders.portal_builders import (
@@ -114,9 +113,11 @@ def test_the_plan_has_the_end_and_the_delays_and_changes_nothing(
         "unbilled_nano": None,
         "price_mode": None,
         "currency": None,
+        "budgets": [],
         "delayed_jobs": 1,
         "until": "2026-11-22T15:00:00Z",
         "is_cut": False,
+        "notes": [],
         "unseen": "",
         "refusal": "",
     }
@@ -489,17 +490,6 @@ def test_a_job_that_ends_at_its_longer_limit_says_nothing(company: Company, bob:
     attempt.refresh_from_db()
     assert attempt.message == ""
     assert "extension" not in JobEvent.objects.latest("id").detail
-
-
-def test_the_longer_run_costs_what_its_gpus_cost(company: Company, bob: User) -> None:
-    """Two guaranteed GPUs and six borrowed ones, for two hours.
-
-    Planted: all of them guaranteed. Against: the whole new limit in place of what is longer.
-    """
-    a_rate_card(company.organization, {"guaranteed": 10, "borrowed": 3}, pool=company.pool)
-    attempt = a_running_job(company, bob)
-    body = plan(bob, attempt.job, by_s=2 * HOUR).json()
-    assert (body["cost_nano"], body["currency"]) == (2 * (2 * 10 + 6 * 3), "EUR")
 
 
 @pytest.mark.parametrize(
