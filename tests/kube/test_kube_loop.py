@@ -8,6 +8,7 @@ import pytest
 
 from billing.models import UsageSegment
 from builders.connector_builders import eventually
+from builders.cost_cap_story import stopped_at_its_cap
 from builders.kube_loop import KubernetesLoop
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_user
@@ -82,6 +83,14 @@ def test_the_inventory_of_kubernetes_is_the_fleet(loop: KubernetesLoop) -> None:
     nodes = ClusterNode.objects.filter(cluster=loop.cluster)
     assert set(nodes.values_list("name", flat=True)) == set(loop.rig.bed.models["h100"].nodes)
     assert set(nodes.values_list("capacity_mgpu", flat=True)) == {8_000}
+
+
+def test_a_job_ends_at_its_cost_cap_on_kubernetes(
+    loop: KubernetesLoop, company: Company, bob: User
+) -> None:
+    """Against: a Job that ends well after its notice has succeeded."""
+    job = stopped_at_its_cap(loop, company, bob)
+    assert loop.rig.log(job.attempts.get().key) == "began\nnoticed\n"
 
 
 def test_a_submission_whose_answer_was_lost_runs_once(

@@ -7,6 +7,7 @@ import pytest
 from billing.models import UsageSegment
 from builders.api_callers import by_token
 from builders.connector_builders import eventually
+from builders.cost_cap_story import stopped_at_its_cap
 from builders.job_builders import a_body
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_grant, a_user
@@ -173,6 +174,12 @@ def test_a_running_job_is_cancelled(loop: SlurmLoop, company: Company, bob: User
         (segment.end - segment.start).total_seconds() for segment in UsageSegment.objects.all()
     )
     assert metered_s == (attempt.released_at - attempt.started_at).total_seconds()
+
+
+def test_a_job_ends_at_its_cost_cap_on_slurm(loop: SlurmLoop, company: Company, bob: User) -> None:
+    """Against: a Slurm job that ends well after its notice has succeeded."""
+    job = stopped_at_its_cap(loop, company, bob)
+    assert loop.rig.log(job.attempts.get().key) == "began\nnoticed\n"
 
 
 def test_a_job_of_somebody_unmapped_waits_and_says_so(loop: SlurmLoop, company: Company) -> None:
