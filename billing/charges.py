@@ -43,8 +43,8 @@ class Charge(NamedTuple):
     `class_multiplier_ppm` of the usage class and before `multiplier_ppm` of the priority class.
     `priced_mgpu_s` times both is the list cost. Costs are in nano-currency. `billed_cost_nano` is 0
     for showback and for use that a commitment pays, and `effective_cost_nano` spreads a commitment
-    over the use that it pays: a commitment has the quantity and the list cost of that use in
-    `paid_mgpu_s` and `paid_nano`. Ids are texts.
+    over the use that it pays. `fault` is the reason of use in the class `fault`
+    (`billing.models.FaultReason`), or empty. Ids are texts.
     """
 
     start: datetime
@@ -75,39 +75,15 @@ class Charge(NamedTuple):
     mode: str
     class_multiplier_ppm: int | None
     priced_mgpu_s: int
-    paid_mgpu_s: int
-    paid_nano: int
+    fault: str
 
     @property
-    def commitment(self) -> str | None:
-        """Return the name of the commitment that this is, or that pays this use."""
-        is_part = self.usage_class in _OF_COMMITMENTS and self.mode == PriceMode.COMMITMENT
-        return f"{self.team}/{self.pool}" if is_part else None
+    def is_of_commitment(self) -> bool:
+        """Return whether this is a commitment, or use that one pays."""
+        return self.usage_class in _OF_COMMITMENTS and self.mode == PriceMode.COMMITMENT
 
 
 _OF_COMMITMENTS = (ExtraCharge.COMMITMENT.value, UsageClass.GUARANTEED.value)
-
-
-class UnusedCommitment(NamedTuple):
-    """The part of a commitment that no use consumed.
-
-    It is negative where use exceeded the guarantee, so that all parts sum to the commitment.
-    """
-
-    commitment: Charge
-    mgpu_s: int
-    cost_nano: int
-
-
-def unused_of(charge: Charge) -> UnusedCommitment | None:
-    """Return the unused part of a commitment, or None for all other charges."""
-    if charge.usage_class != ExtraCharge.COMMITMENT:
-        return None
-    return UnusedCommitment(
-        charge,
-        charge.priced_mgpu_s - charge.paid_mgpu_s,
-        charge.billed_cost_nano - charge.paid_nano,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +156,7 @@ def _charge(
     (
         account, usage_class, attempt_id, job_id, job_name, number, user_id, username, cluster,
         priority_class, multiplier_ppm, line_id, price_nano, mgpu_s, cost_nano, mode, class_ppm,
-        priced_mgpu_s, list_nano, paid_mgpu_s, paid_nano,
+        priced_mgpu_s, list_nano, fault,
     ) = row  # fmt: skip
     team, pool = team_and_pool(account, teams, pools)
     path = team.display_path
@@ -214,8 +190,7 @@ def _charge(
         mode=mode,
         class_multiplier_ppm=class_ppm,
         priced_mgpu_s=priced_mgpu_s,
-        paid_mgpu_s=paid_mgpu_s,
-        paid_nano=paid_nano,
+        fault=fault,
     )
 
 

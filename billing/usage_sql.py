@@ -480,29 +480,24 @@ ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
 
 #: The charges behind a report, one per attempt, account, usage class and price, sorted by account,
 #: job and attempt. Use without a price has no line. The gaps of a tariff are one row. Commitments
-#: have no attempt, come last in their account, and have the use that they pay.
+#: have no attempt and come last in their account.
 CHARGES = f"""
-WITH {ACCOUNTS}, {rated()},
-paid_by_commitments AS (
-    SELECT account, line_id, price_nano, SUM(quantity_mgpu_s) AS mgpu_s, SUM(list_nano) AS nano
-    FROM rated WHERE {is_committed_sql("mode", "class")} GROUP BY account, line_id, price_nano
-)
+WITH {ACCOUNTS}, {rated()}
 SELECT r.account, r.class, COALESCE(a.id::text, ''), COALESCE(a.job_id::text, ''),
        COALESCE(a.job_name, ''), COALESCE(a.number, 0), COALESCE(u.id::text, ''),
        COALESCE(u.username, ''), COALESCE(c.name, ''), COALESCE(a.priority_class, ''),
        r.multiplier_ppm, r.line_id::text, r.price_nano::bigint, SUM(r.mgpu_s)::bigint,
        SUM(r.cost_nano)::bigint, r.mode, r.class_ppm, SUM(r.quantity_mgpu_s)::bigint,
-       SUM(r.list_nano)::bigint, COALESCE(MIN(p.mgpu_s), 0)::bigint,
-       COALESCE(MIN(p.nano), 0)::bigint
+       SUM(r.list_nano)::bigint, COALESCE(f.reason, '')
 FROM rated r
-LEFT JOIN paid_by_commitments p
-  ON r.class = 5 AND p.account = r.account AND p.line_id = r.line_id AND p.price_nano = r.price_nano
 LEFT JOIN billing_meteredattempt a ON a.id = r.attempt_id
+LEFT JOIN billing_meterevent f
+       ON r.class = 4 AND f.attempt_id = r.attempt_id AND f.kind = 'fault'
 LEFT JOIN tenants_user u ON u.id = a.user_id
 LEFT JOIN clusters_cluster c ON c.id = a.cluster_id
 WHERE r.quantity_mgpu_s > 0
 GROUP BY r.account, r.class, a.id, u.id, c.id, r.line_id, r.price_nano, r.mode, r.class_ppm,
-         r.multiplier_ppm
+         r.multiplier_ppm, f.reason
 ORDER BY r.account, a.job_id, a.number, r.class, r.line_id
 """  # noqa: S608 - made of constants only
 

@@ -42,6 +42,7 @@ class DatasetName(StrEnum):
     CLOSED_CHARGES = "closed_charges"
     FOCUS_COST_AND_USAGE = "focus_cost_and_usage"
     FOCUS_BILLING_PERIOD = "focus_billing_period"
+    FOCUS_CONTRACT_COMMITMENT = "focus_contract_commitment"
     FOCUS_INVOICE_DETAIL = "focus_invoice_detail"
 
 

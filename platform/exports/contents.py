@@ -11,7 +11,9 @@ from django.conf import settings
 from billing.charges import charges_of
 from billing.periods import Period
 from exports.closed_tables import CLOSED_COLUMNS, closed_batches
-from exports.focus_tables import Billing, billing_period, cost_and_usage, focus_rows
+from exports.commitment_tables import commitment_batches, contract_commitment
+from exports.commitments import Commitments
+from exports.focus_tables import Billing, FocusRows, billing_period, cost_and_usage
 from exports.invoice_tables import invoice_batches, invoice_detail
 from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
 from exports.tables import CHARGE_COLUMNS, Column
@@ -20,9 +22,10 @@ from tenants.access import Actor
 from tenants.places import visible_place
 from tenants.roles import Permission
 
-#: Datasets whose rows the closing of a month or the issuing of a statement stored.
+#: Datasets of an organization's books, by month: charges as frozen, commitments and statements.
 _STORED: Mapping[str, Callable[[Export], Iterator[Sequence[Any]]]] = {
     ExportDataset.CLOSED_CHARGES: closed_batches,
+    ExportDataset.FOCUS_CONTRACT_COMMITMENT: commitment_batches,
     ExportDataset.FOCUS_INVOICE_DETAIL: invoice_batches,
 }
 
@@ -35,6 +38,8 @@ def columns_of(export: Export) -> Sequence[Column]:
         return CLOSED_COLUMNS
     if export.dataset == ExportDataset.FOCUS_BILLING_PERIOD:
         return billing_period(_billing(export))
+    if export.dataset == ExportDataset.FOCUS_CONTRACT_COMMITMENT:
+        return contract_commitment(_billing(export))
     if export.dataset == ExportDataset.FOCUS_INVOICE_DETAIL:
         return invoice_detail(_billing(export))
     return cost_and_usage(_billing(export))
@@ -76,7 +81,12 @@ def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], i
         pool_name=export.pool or None,
     )
     with closing(charges):
-        is_focus = export.dataset != ExportDataset.CHARGES
+        focus = FocusRows(Commitments(export.organization_id, known_at=None))
         for batch in charges:
-            rows = list(focus_rows(batch.rows)) if is_focus else batch.rows
-            yield rows, batch.days_done * PERMILLE // batch.days
+            progress = batch.days_done * PERMILLE // batch.days
+            if export.dataset == ExportDataset.CHARGES:
+                yield batch.rows, progress
+            else:
+                yield list(focus.of(batch.rows)), progress
+        if unused := list(focus.rest()):
+            yield unused, PERMILLE

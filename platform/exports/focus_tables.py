@@ -12,22 +12,25 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from billing.charges import Charge, unused_of
-from billing.models import ExtraCharge, PriceMode, UsageClass
+from billing.charges import Charge
+from billing.models import ExtraCharge, PoolTerms, PriceMode, UsageClass
+from exports.commitments import Commitments, commitment_id
 from exports.tables import MICRO, Column, decimal, text, time, whole
-from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, div_half_even
+from primitives.units import MGPU_S_PER_GPU_HOUR, PPM, DeviceKind, div_half_even
 
 #: Decimals of quantities, and of unit prices: a price in nano times a multiplier in millionths.
-_QUANTITY = 12
+QUANTITY = 12
 _UNIT_PRICE = 15
 #: ISO 4217 for "no currency": use without a rate card costs nothing.
 _NO_CURRENCY = "XXX"
 #: Usage whose price may change at any time, because it may be preempted at any time.
 _DYNAMIC = frozenset({UsageClass.UNPAID.value})
 _PSEUDONYM_HEX = 32
+COMMITMENT_TYPE = "Guaranteed Quota"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,29 @@ class Billing:
     pseudonym_key: bytes
 
 
+class FocusRow(NamedTuple):
+    """A row of Cost and Usage: a charge, with its use and its cost by all measures.
+
+    `category` is its ChargeCategory. `commitment` is the one that it buys, uses or leaves unused,
+    and `status` says which of the last two. `quantity_mgpu_s` is the priced quantity, if any.
+    """
+
+    category: str
+    charge: Charge
+    device: str
+    currency: str | None
+    mgpu_s: int
+    list_cost_nano: int
+    contracted_cost_nano: int
+    billed_cost_nano: int
+    effective_cost_nano: int
+    quantity_mgpu_s: int | None
+    commitment: PoolTerms | None = None
+    status: str | None = None
+
+
 def cost_and_usage(billing: Billing) -> Sequence[Column]:
-    """Return the columns of Cost and Usage for rows of charges. Our own columns come last."""
+    """Return the columns of Cost and Usage for rows of `FocusRow`. Our own columns come last."""
     pseudonym = _pseudonyms(billing.pseudonym_key)
 
     return (
@@ -55,60 +79,67 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         text("BillingCurrency", lambda row: row.currency or _NO_CURRENCY),
         time("BillingPeriodEnd", lambda row: billing.end),
         time("BillingPeriodStart", lambda row: billing.start),
-        text("ChargeCategory", lambda row: "Purchase" if _is_purchase(row) else "Usage"),
+        text("ChargeCategory", lambda row: row.category),
         text("ChargeClass", lambda row: None),
         text("ChargeDescription", _description),
-        text("ChargeFrequency", lambda row: "Recurring" if _is_purchase(row) else "Usage-Based"),
-        time("ChargePeriodEnd", lambda row: row.end),
-        time("ChargePeriodStart", lambda row: row.start),
-        text("CommitmentDiscountCategory", lambda row: _commitment_id(row) and "Usage"),
-        text("CommitmentDiscountId", _commitment_id),
-        text("CommitmentDiscountStatus", _commitment_status),
-        text("CommitmentDiscountType", lambda row: _commitment_id(row) and "Guaranteed Quota"),
-        decimal("ConsumedQuantity", _consumed_hours, _QUANTITY),
+        text("ChargeFrequency", lambda row: _FREQUENCIES.get(row.category, "One-Time")),
+        time("ChargePeriodEnd", lambda row: row.charge.end),
+        time("ChargePeriodStart", lambda row: row.charge.start),
+        text("CommitmentDiscountCategory", _of_commitment(lambda row: "Usage")),
+        text("CommitmentDiscountId", lambda row: row.commitment and commitment_id(row.commitment)),
+        text(
+            "CommitmentDiscountName", lambda row: row.commitment and commitment_name(row.commitment)
+        ),
+        decimal(
+            "CommitmentDiscountQuantity",
+            _of_commitment(_priced_hours),
+            QUANTITY,
+        ),
+        text("CommitmentDiscountStatus", lambda row: row.status),
+        text("CommitmentDiscountType", _of_commitment(lambda row: COMMITMENT_TYPE)),
+        text("CommitmentDiscountUnit", _of_commitment(_priced_unit)),
+        decimal("ConsumedQuantity", _consumed_hours, QUANTITY),
         text(
             "ConsumedUnit",
             lambda row: None if _consumed_hours(row) is None else quantity_unit(row),
         ),
+        text("ContractApplied", _of_commitment(_if_priced(_contract_applied))),
         decimal("ContractedCost", lambda row: row.contracted_cost_nano),
-        decimal("ContractedUnitPrice", _unit_price, _UNIT_PRICE),
+        decimal("ContractedUnitPrice", _if_priced(_unit_price), _UNIT_PRICE),
         decimal("EffectiveCost", lambda row: row.effective_cost_nano),
         text("HostProviderName", lambda row: billing.provider),
         text("InvoiceIssuerName", lambda row: billing.provider),
         decimal("ListCost", lambda row: row.list_cost_nano),
-        decimal("ListUnitPrice", _unit_price, _UNIT_PRICE),
-        text(
-            "PricingCategory",
-            _pricing_category,
-        ),
-        decimal("PricingQuantity", _hours, _QUANTITY),
-        text("PricingUnit", quantity_unit),
-        text("RegionId", lambda row: row.cluster or None),
-        text("RegionName", lambda row: row.cluster or None),
-        text("ResourceId", _of_attempt(lambda row: f"urn:tidegate:attempt:{row.attempt_id}")),
-        text("ResourceName", _of_attempt(lambda row: row.job_name)),
-        text("ResourceType", _of_attempt(lambda row: f"{DeviceKind(row.device).singular} job")),
+        decimal("ListUnitPrice", _if_priced(_unit_price), _UNIT_PRICE),
+        text("PricingCategory", _if_priced(_pricing_category)),
+        decimal("PricingQuantity", _priced_hours, QUANTITY),
+        text("PricingUnit", _priced_unit),
+        text("RegionId", lambda row: row.charge.cluster or None),
+        text("RegionName", lambda row: row.charge.cluster or None),
+        text("ResourceId", _resource_id),
+        text("ResourceName", _resource_name),
+        text("ResourceType", _resource_type),
         text("ServiceCategory", lambda row: "AI and Machine Learning"),
         text("ServiceName", lambda row: "GPU Compute"),
         text("ServiceProviderName", lambda row: billing.provider),
         text("ServiceSubcategory", lambda row: "AI Platforms"),
-        text("SkuId", lambda row: row.pool),
-        text("SkuMeter", lambda row: row.usage_class),
-        text("SkuPriceId", _sku_price),
-        text("SubAccountId", lambda row: row.team),
-        text("SubAccountName", lambda row: row.team.rpartition("/")[2]),
+        text("SkuId", lambda row: row.charge.pool),
+        text("SkuMeter", _sku_meter),
+        text("SkuPriceId", _if_priced(_sku_price)),
+        text("SubAccountId", lambda row: row.charge.team),
+        text("SubAccountName", lambda row: row.charge.team.rpartition("/")[2]),
         text("SubAccountType", lambda row: "Team"),
-        text("Tags", lambda row: _tags(row.department)),
-        text("x_AttemptId", _of_attempt(lambda row: row.attempt_id)),
-        whole("x_AttemptNumber", _of_attempt(lambda row: row.attempt)),
-        decimal("x_ClassMultiplier", lambda row: row.class_multiplier_ppm, MICRO),
-        text("x_JobId", _of_attempt(lambda row: row.job_id)),
-        text("x_Mode", lambda row: row.mode),
-        text("x_PrincipalId", _of_attempt(lambda row: pseudonym(row.user_id))),
-        text("x_PriorityClass", _of_attempt(lambda row: row.priority_class)),
-        decimal("x_PriorityMultiplier", lambda row: row.multiplier_ppm, MICRO),
-        text("x_RateLineId", lambda row: row.rate_line),
-        text("x_UsageClass", lambda row: row.usage_class),
+        text("Tags", lambda row: _tags(row.charge.department)),
+        text("x_AttemptId", _of_attempt(lambda charge: charge.attempt_id)),
+        whole("x_AttemptNumber", _of_attempt(lambda charge: charge.attempt)),
+        decimal("x_ClassMultiplier", lambda row: row.charge.class_multiplier_ppm, MICRO),
+        text("x_JobId", _of_attempt(lambda charge: charge.job_id)),
+        text("x_Mode", lambda row: row.charge.mode),
+        text("x_PrincipalId", _of_attempt(lambda charge: pseudonym(charge.user_id))),
+        text("x_PriorityClass", _of_attempt(lambda charge: charge.priority_class)),
+        decimal("x_PriorityMultiplier", lambda row: row.charge.multiplier_ppm, MICRO),
+        text("x_RateLineId", lambda row: row.charge.rate_line),
+        text("x_UsageClass", _sku_meter),
     )
 
 
@@ -124,57 +155,186 @@ def billing_period(billing: Billing) -> Sequence[Column]:
     )
 
 
-#: `usage_class` of the unused part of a commitment.
+#: `SkuMeter` of the unused part of a commitment.
 _UNUSED = "unused"
+#: ChargeFrequency of the categories that have another one than "One-Time".
+_FREQUENCIES = {"Purchase": "Recurring", "Usage": "Usage-Based"}
 
 
-def focus_rows(charges: Iterable[Charge]) -> Iterator[Charge]:
-    """Yield the charges as rows of Cost and Usage: each commitment with its unused part.
+class FocusRows:
+    """Rows of Cost and Usage for a stream of charges, in the order of their days and teams.
 
-    The purchase is billed, and used and unused parts are the effective cost. So both sums agree.
+    Purchases of a commitment are billed, and its used and unused parts are the effective cost. So
+    both sums agree. An adjustment takes off the cost of use that exceeded the purchases. Unused
+    parts and adjustments follow all charges of the team and day.
     """
-    for charge in charges:
-        yield charge
-        unused = unused_of(charge)
-        if unused is not None and (unused.mgpu_s or unused.cost_nano):
-            yield charge._replace(
-                usage_class=_UNUSED,
-                priced_mgpu_s=unused.mgpu_s,
-                list_cost_nano=unused.cost_nano,
-                contracted_cost_nano=unused.cost_nano,
-                billed_cost_nano=0,
-                effective_cost_nano=unused.cost_nano,
-            )
+
+    def __init__(self, commitments: Commitments) -> None:
+        """Begin with no charge."""
+        self._commitments = commitments
+        self._account: tuple[datetime, str] | None = None
+        self._unused: dict[tuple[str, str | None, int | None], FocusRow] = {}
+
+    def of(self, charges: Iterable[Charge]) -> Iterator[FocusRow]:
+        """Yield the rows of the next charges."""
+        for charge in charges:
+            account = charge.start, charge.team
+            if account != self._account:
+                yield from self.rest()
+                self._account = account
+            terms = None
+            if charge.is_of_commitment:
+                terms = self._commitments.of(charge.pool, charge.start, charge.end)
+            is_bought = charge.usage_class == ExtraCharge.COMMITMENT
+            row = _row(charge)._replace(commitment=terms)
+            if is_bought:
+                row = row._replace(category="Purchase")
+            elif terms is not None:
+                row = row._replace(status="Used")
+            if terms is not None:
+                self._balance(row)
+            yield row
+
+    def rest(self) -> Iterator[FocusRow]:
+        """Yield the unused parts of the last team and day."""
+        for row in self._unused.values():
+            if min(row.quantity_mgpu_s or 0, row.effective_cost_nano) < 0:
+                yield row._replace(
+                    category="Adjustment",
+                    list_cost_nano=0,
+                    contracted_cost_nano=0,
+                    quantity_mgpu_s=None,
+                    status=None,
+                )
+            elif row.quantity_mgpu_s or row.effective_cost_nano:
+                yield row
+        self._unused.clear()
+
+    def _balance(self, row: FocusRow) -> None:
+        """Add what is bought to the unused part, or take off what is used."""
+        charge = row.charge
+        key = charge.pool, charge.rate_line, charge.price_nano
+        if key not in self._unused:
+            unused = _row(_without_use(charge))._replace(status="Unused")
+            self._unused[key] = unused._replace(commitment=row.commitment)
+        before, sign = self._unused[key], -1 if row.status == "Used" else 1
+        cost_nano = before.effective_cost_nano + sign * row.list_cost_nano
+        self._unused[key] = before._replace(
+            list_cost_nano=cost_nano,
+            contracted_cost_nano=cost_nano,
+            effective_cost_nano=cost_nano,
+            quantity_mgpu_s=(before.quantity_mgpu_s or 0) + sign * charge.priced_mgpu_s,
+        )
 
 
-def _is_purchase(row: Charge) -> bool:
-    return row.usage_class == ExtraCharge.COMMITMENT
+def _row(charge: Charge) -> FocusRow:
+    """Return the row of a charge as usage without a commitment."""
+    return FocusRow(
+        category="Usage",
+        charge=charge,
+        device=charge.device,
+        currency=charge.currency,
+        mgpu_s=charge.mgpu_s,
+        list_cost_nano=charge.list_cost_nano,
+        contracted_cost_nano=charge.contracted_cost_nano,
+        billed_cost_nano=charge.billed_cost_nano,
+        effective_cost_nano=charge.effective_cost_nano,
+        quantity_mgpu_s=charge.priced_mgpu_s,
+    )
 
 
-def _commitment_id(row: Charge) -> str | None:
-    is_unused = row.usage_class == _UNUSED
-    return f"{row.team}/{row.pool}" if is_unused else row.commitment
+def _without_use(charge: Charge) -> Charge:
+    """Return the charge of a commitment with the price of this one, of no use and no cost."""
+    return charge._replace(
+        usage_class=ExtraCharge.COMMITMENT.value,
+        multiplier_ppm=PPM,
+        mgpu_s=0,
+        priced_mgpu_s=0,
+        list_cost_nano=0,
+        contracted_cost_nano=0,
+        billed_cost_nano=0,
+        effective_cost_nano=0,
+        user_id="",
+        user="",
+        cluster="",
+        priority_class="",
+        job_id="",
+        job_name="",
+        attempt_id="",
+    )
 
 
-def _commitment_status(row: Charge) -> str | None:
-    if row.usage_class == _UNUSED:
-        return "Unused"
-    return "Used" if row.commitment and not _is_purchase(row) else None
+def commitment_name(terms: PoolTerms) -> str:
+    """Return the name of a commitment for people."""
+    return f"Guarantee of {terms.pool.name}"
 
 
-def _pricing_category(row: Charge) -> str:
-    if _commitment_status(row) is not None:
+def _pricing_category(row: FocusRow) -> str:
+    if row.status is not None:
         return "Committed"
-    return "Dynamic" if row.usage_class in _DYNAMIC else "Standard"
+    return "Dynamic" if row.charge.usage_class in _DYNAMIC else "Standard"
 
 
-def _of_attempt(value: Callable[[Charge], Any]) -> Callable[[Charge], Any]:
+def _of_attempt(value: Callable[[Charge], Any]) -> Callable[[FocusRow], Any]:
     """Return the function for the cell, which is empty in rows without an attempt."""
-    return lambda row: value(row) if row.attempt_id else None
+    return lambda row: value(row.charge) if row.charge.attempt_id else None
 
 
-def _sku_price(row: Charge) -> str:
-    return "/".join(part for part in (row.pool, row.usage_class, row.priority_class) if part)
+def _of_commitment(value: Callable[[FocusRow], Any]) -> Callable[[FocusRow], Any]:
+    """Return the function for the cell, which is empty in rows without a commitment."""
+    return lambda row: None if row.commitment is None else value(row)
+
+
+def _if_priced(value: Callable[[FocusRow], Any]) -> Callable[[FocusRow], Any]:
+    """Return the function for the cell, which is empty in rows without a priced quantity."""
+    return lambda row: None if row.quantity_mgpu_s is None else value(row)
+
+
+def _contract_applied(row: FocusRow) -> str:
+    """Return the part of the commitment, with an exact number, which `json` does not write."""
+    assert row.commitment is not None
+    name = commitment_id(row.commitment)
+    quantity = f"{Decimal(hours(row.quantity_mgpu_s or 0)).scaleb(-QUANTITY):f}"
+    return (
+        f'{{"Elements": [{{"ContractId": "{name}", "ContractCommitmentId": "{name}", '
+        f'"ContractCommitmentAppliedQuantity": {quantity}, '
+        f'"ContractCommitmentAppliedUnit": "{quantity_unit(row)}"}}]}}'
+    )
+
+
+def _resource_id(row: FocusRow) -> str | None:
+    if row.charge.attempt_id:
+        return f"urn:tidegate:attempt:{row.charge.attempt_id}"
+    return None if row.commitment is None else commitment_id(row.commitment)
+
+
+def _resource_name(row: FocusRow) -> str | None:
+    if row.charge.attempt_id:
+        return row.charge.job_name
+    return None if row.commitment is None else commitment_name(row.commitment)
+
+
+def _resource_type(row: FocusRow) -> str | None:
+    if row.charge.attempt_id:
+        return f"{DeviceKind(row.device).singular} job"
+    return None if row.commitment is None else COMMITMENT_TYPE
+
+
+def _sku_meter(row: FocusRow) -> str:
+    return _UNUSED if row.status == "Unused" else row.charge.usage_class
+
+
+def _priced_hours(row: FocusRow) -> int | None:
+    return None if row.quantity_mgpu_s is None else hours(row.quantity_mgpu_s)
+
+
+def _priced_unit(row: FocusRow) -> str | None:
+    return None if row.quantity_mgpu_s is None else quantity_unit(row)
+
+
+def _sku_price(row: FocusRow) -> str:
+    parts = (row.charge.pool, _sku_meter(row), row.charge.priority_class)
+    return "/".join(part for part in parts if part)
 
 
 _DESCRIPTIONS = {
@@ -189,21 +349,23 @@ def charged_for(usage_class: str) -> str:
     return _DESCRIPTIONS.get(usage_class, f"{usage_class.capitalize()} use of")
 
 
-def _description(row: Charge) -> str:
-    what = charged_for(row.usage_class)
-    priced = "" if row.price_nano is not None else ", without a price"
-    billed = ", showback: not billed" if row.mode == PriceMode.SHOWBACK else ""
-    return f"{what} {row.pool}{priced}{billed}"
+def _description(row: FocusRow) -> str:
+    if row.category == "Adjustment":
+        return f"Use beyond the guarantee of {row.charge.pool}"
+    what = charged_for(_sku_meter(row))
+    priced = "" if row.charge.price_nano is not None else ", without a price"
+    billed = ", showback: not billed" if row.charge.mode == PriceMode.SHOWBACK else ""
+    return f"{what} {row.charge.pool}{priced}{billed}"
 
 
-def _hours(row: Charge) -> int:
-    return div_half_even(row.priced_mgpu_s * 10**_QUANTITY, MGPU_S_PER_GPU_HOUR)
+def hours(mgpu_s: int) -> int:
+    """Return milli-GPU-seconds as hours with `QUANTITY` decimals."""
+    return div_half_even(mgpu_s * 10**QUANTITY, MGPU_S_PER_GPU_HOUR)
 
 
-def _consumed_hours(row: Charge) -> int | None:
-    if _is_purchase(row) or row.usage_class == _UNUSED:
-        return None
-    return div_half_even(row.mgpu_s * 10**_QUANTITY, MGPU_S_PER_GPU_HOUR)
+def _consumed_hours(row: FocusRow) -> int | None:
+    is_unconsumed = row.charge.usage_class == ExtraCharge.COMMITMENT
+    return None if is_unconsumed else hours(row.mgpu_s)
 
 
 def quantity_unit(row: Any) -> str:
@@ -211,8 +373,9 @@ def quantity_unit(row: Any) -> str:
     return "GPU-Hours" if row.device == DeviceKind.GPU else "Core-Hours"
 
 
-def _unit_price(row: Charge) -> int | None:
-    return None if row.price_nano is None else row.price_nano * row.multiplier_ppm
+def _unit_price(row: FocusRow) -> int | None:
+    charge = row.charge
+    return None if charge.price_nano is None else charge.price_nano * charge.multiplier_ppm
 
 
 @lru_cache(4_096)

@@ -7,9 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from billing.charges import Charge
-from exports.closed_tables import ClosedCharge
-from exports.invoice_tables import InvoiceLine
 from exports.models import Export
 from exports.tables import Column
 
@@ -32,10 +29,10 @@ class Sums:
     _groups: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
     def add(self, rows: Sequence[Any]) -> None:
-        """Count the rows, and add them up where they are charges."""
+        """Count the rows, and add them up. None is a row without use and cost."""
         self.rows += len(rows)
         for row in rows:
-            if not isinstance(row, Charge | ClosedCharge | InvoiceLine):
+            if row is None:
                 continue
             key = (row.currency or "", row.device)
             sums = self._groups.get(key)

@@ -33,6 +33,8 @@ class ExportDataset(models.TextChoices):
     CLOSED_CHARGES = "closed_charges"
     FOCUS_COST_AND_USAGE = "focus_cost_and_usage"
     FOCUS_BILLING_PERIOD = "focus_billing_period"
+    #: Commitments to guarantees, with what was bought of them in the month.
+    FOCUS_CONTRACT_COMMITMENT = "focus_contract_commitment"
     #: The lines of issued statements and of credit notes.
     FOCUS_INVOICE_DETAIL = "focus_invoice_detail"
 
@@ -42,6 +44,7 @@ FOCUS_DATASETS = frozenset(
     {
         ExportDataset.FOCUS_COST_AND_USAGE,
         ExportDataset.FOCUS_BILLING_PERIOD,
+        ExportDataset.FOCUS_CONTRACT_COMMITMENT,
         ExportDataset.FOCUS_INVOICE_DETAIL,
     }
 )

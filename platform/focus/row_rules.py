@@ -6,10 +6,12 @@ decimals.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 Row = Mapping[str, str | None]
 
@@ -72,8 +74,47 @@ def _product(row: Row, price: str, cost: str) -> bool:
     return abs(factors[0] * factors[1] - found) <= tolerance
 
 
+def _members(row: Row, name: str) -> Mapping[str, Any]:
+    """Return the members of a JSON object in a column. It is empty for any other text."""
+    try:
+        found = json.loads(row.get(name) or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _elements(row: Row, name: str) -> Sequence[Mapping[str, Any]]:
+    """Return the Elements of a JSON object in a column. One without any has an empty element."""
+    if not _known(row, name):
+        return ()
+    found = _members(row, name).get("Elements")
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        return ({},)
+    return found or ({},)
+
+
 def _together(*names: str) -> Callable[[Row], bool]:
     return lambda row: len({_known(row, name) for name in names}) == 1
+
+
+def _is_share(row: Row, name: str) -> bool:
+    return 0 <= (number_in(row, name) or 0) <= 1
+
+
+def _upfront_model(share: Decimal | None) -> str:
+    """Return the payment model of a share that is paid upfront."""
+    if not share:
+        return "No Upfront"
+    return "All Upfront" if share == 1 else "Partial Upfront"
+
+
+def _is_applicability(found: Mapping[str, Any]) -> bool:
+    kinds = [
+        found.get("IsGlobalScope") is True,
+        found.get("IsComplexScope") is True,
+        bool(found.get("Inclusions")) and found.get("InclusionOperator") in ("And", "Or"),
+    ]
+    return kinds.count(True) == 1
 
 
 COST_AND_USAGE: Sequence[Rule] = (
@@ -234,6 +275,46 @@ COST_AND_USAGE: Sequence[Rule] = (
         ),
     ),
     Rule(
+        "CAU-COMMITMENT-QUANTITY",
+        "Usage and purchases of a commitment have its quantity and unit, and nothing else has",
+        lambda row: (
+            _known(row, "CommitmentDiscountUnit") == _known(row, "CommitmentDiscountQuantity")
+            and (
+                _known(row, "CommitmentDiscountQuantity")
+                == (_known(row, "CommitmentDiscountId") and _is_bought(row))
+                or has_one_of(row, "ChargeClass", "Correction")
+            )
+        ),
+    ),
+    Rule(
+        "CAU-COMMITMENT-RESOURCE",
+        "The resource of a purchase and of an unused part is the commitment",
+        lambda row: _if(
+            has_one_of(row, "CommitmentDiscountStatus", "Unused")
+            or (
+                has_one_of(row, "ChargeCategory", "Purchase")
+                and _known(row, "CommitmentDiscountId")
+            ),
+            row.get("ResourceId") == row.get("CommitmentDiscountId"),
+        ),
+    ),
+    Rule(
+        "CAU-CONTRACT",
+        "ContractApplied has Elements, each with a ContractId and a ContractCommitmentId",
+        lambda row: all(
+            one.get("ContractId") and one.get("ContractCommitmentId")
+            for one in _elements(row, "ContractApplied")
+        ),
+    ),
+    Rule(
+        "CAU-FREQUENCY",
+        "A purchase is not Usage-Based",
+        lambda row: _if(
+            has_one_of(row, "ChargeCategory", "Purchase"),
+            not has_one_of(row, "ChargeFrequency", "Usage-Based"),
+        ),
+    ),
+    Rule(
         "CAU-RESERVATION",
         "CapacityReservationStatus needs a CapacityReservationId",
         lambda row: _if(
@@ -295,11 +376,16 @@ CONTRACT_COMMITMENT: Sequence[Rule] = (
     ),
     Rule(
         "CC-USAGE",
-        "A commitment of usage has a quantity and a unit",
+        "A commitment of usage has a quantity",
         lambda row: _if(
             has_one_of(row, "ContractCommitmentCategory", "Usage"),
-            _known(row, "ContractCommitmentQuantity") and _known(row, "ContractCommitmentUnit"),
+            _known(row, "ContractCommitmentQuantity"),
         ),
+    ),
+    Rule(
+        "CC-UNIT",
+        "ContractCommitmentQuantity and ContractCommitmentUnit are given together",
+        _together("ContractCommitmentQuantity", "ContractCommitmentUnit"),
     ),
     Rule(
         "CC-SPEND",
@@ -313,6 +399,62 @@ CONTRACT_COMMITMENT: Sequence[Rule] = (
         "CC-CURRENCY",
         "A cost has a currency",
         lambda row: _if(_known(row, "ContractCommitmentCost"), _known(row, "BillingCurrency")),
+    ),
+    Rule(
+        "CC-UPDATED",
+        "ContractCommitmentLastUpdated is not before ContractCommitmentCreated",
+        lambda row: (
+            (row.get("ContractCommitmentCreated") or "")
+            <= (row.get("ContractCommitmentLastUpdated") or "")
+        ),
+    ),
+    Rule(
+        "CC-DISCOUNT",
+        "A discount has a percentage between 0 and 1, and availability has none",
+        lambda row: (
+            _is_share(row, "ContractCommitmentDiscountPercentage")
+            and _if(
+                has_one_of(row, "ContractCommitmentBenefitCategory", "Discount"),
+                _known(row, "ContractCommitmentDiscountPercentage"),
+            )
+            and _if(
+                has_one_of(row, "ContractCommitmentBenefitCategory", "Availability"),
+                not _known(row, "ContractCommitmentDiscountPercentage"),
+            )
+        ),
+    ),
+    Rule(
+        "CC-INTERVAL",
+        "A continuous commitment is fulfilled in intervals shorter than its full period",
+        lambda row: _if(
+            has_one_of(row, "ContractCommitmentModel", "Continuous"),
+            not has_one_of(row, "ContractCommitmentFulfillmentInterval", "Full Period"),
+        ),
+    ),
+    Rule(
+        "CC-PAYMENT",
+        "A commitment that is paid upfront is paid once",
+        lambda row: _if(
+            has_one_of(row, "ContractCommitmentPaymentModel", "All Upfront"),
+            has_one_of(row, "ContractCommitmentPaymentInterval", "One-Time"),
+        ),
+    ),
+    Rule(
+        "CC-UPFRONT",
+        "The upfront percentage is between 0 and 1, as the payment model says",
+        lambda row: (
+            _is_share(row, "ContractCommitmentPaymentUpfrontPercentage")
+            and _if(
+                _known(row, "ContractCommitmentPaymentUpfrontPercentage"),
+                _upfront_model(number_in(row, "ContractCommitmentPaymentUpfrontPercentage"))
+                == row.get("ContractCommitmentPaymentModel"),
+            )
+        ),
+    ),
+    Rule(
+        "CC-SCOPE",
+        "The applicability is global, complex, or a list of Inclusions with an operator",
+        lambda row: _is_applicability(_members(row, "ContractCommitmentApplicability")),
     ),
 )
 

@@ -53,7 +53,7 @@ class _Findings:
 #: The columns whose values together occur once, and the id that has one value of another column.
 UNIQUE: Mapping[str, tuple[str, ...]] = {
     "BillingPeriod": ("BillingPeriodStart", "InvoiceIssuerName"),
-    "ContractCommitment": ("ContractCommitmentId", "ContractCommitmentPeriodStart"),
+    "ContractCommitment": ("ContractCommitmentId",),
     "InvoiceDetail": ("InvoiceIssuerName", "InvoiceId", "InvoiceDetailId"),
 }
 #: Our own column: what an invoice sums to, as it was issued.

@@ -4414,10 +4414,11 @@ export interface components {
          *     * `closed_charges` - Closed Charges
          *     * `focus_cost_and_usage` - Focus Cost And Usage
          *     * `focus_billing_period` - Focus Billing Period
+         *     * `focus_contract_commitment` - Focus Contract Commitment
          *     * `focus_invoice_detail` - Focus Invoice Detail
          * @enum {string}
          */
-        DatasetEnum: "charges" | "closed_charges" | "focus_cost_and_usage" | "focus_billing_period" | "focus_invoice_detail";
+        DatasetEnum: "charges" | "closed_charges" | "focus_cost_and_usage" | "focus_billing_period" | "focus_contract_commitment" | "focus_invoice_detail";
         /** @description The balance at the end of a day. */
         DayBalance: {
             balance_ugpu_s: number;
@@ -4973,6 +4974,7 @@ export interface components {
              *     * `closed_charges` - Closed Charges
              *     * `focus_cost_and_usage` - Focus Cost And Usage
              *     * `focus_billing_period` - Focus Billing Period
+             *     * `focus_contract_commitment` - Focus Contract Commitment
              *     * `focus_invoice_detail` - Focus Invoice Detail
              * @default charges
              */

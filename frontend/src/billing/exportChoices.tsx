@@ -13,6 +13,7 @@ export const DATASETS: readonly { value: ExportDataset; label: string }[] = [
   { value: "closed_charges", label: "Charges of closed months" },
   { value: "focus_cost_and_usage", label: "FOCUS Cost and Usage" },
   { value: "focus_billing_period", label: "FOCUS Billing Period" },
+  { value: "focus_contract_commitment", label: "FOCUS Contract Commitment" },
   { value: "focus_invoice_detail", label: "FOCUS Invoice Detail" },
 ];
 

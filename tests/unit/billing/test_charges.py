@@ -71,8 +71,7 @@ def test_a_charge_says_who_used_what_at_which_price() -> None:
         mode="pay_per_use",
         class_multiplier_ppm=1_000_000,
         priced_mgpu_s=(8_000 + 2_000) * 1_800,
-        paid_mgpu_s=0,
-        paid_nano=0,
+        fault="",
     )
     assert (borrowed.usage_class, borrowed.mgpu_s) == ("borrowed", 6_000 * 1_800)
     assert (borrowed.billed_cost_nano, borrowed.price_nano) == (4_500_000_000, 1_000_000_000)

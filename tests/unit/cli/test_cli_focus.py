@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.cli_server import Server, a_server
+from focus.columns import DATASETS
 
 HEADER = (
     "BillingPeriodCreated,BillingPeriodEnd,BillingPeriodLastUpdated,BillingPeriodStart,"
@@ -71,3 +72,15 @@ def test_other_mistakes(server: Server, tmp_path: Path) -> None:
     assert "cannot be read: No such file or directory." in absent.err
     wrong = server.run("focus", "check", a_file(tmp_path, HEADER), "--dataset", "Costs")
     assert wrong.err.startswith("Error: --dataset must be one of CostAndUsage, BillingPeriod")
+
+
+def test_each_dataset_is_told_by_its_columns(server: Server, tmp_path: Path) -> None:
+    """A file without rows keeps all rules of its dataset."""
+    counts = {}
+    for name, dataset in DATASETS.items():
+        ran = server.run("focus", "check", a_file(tmp_path, ",".join(sorted(dataset.mandatory))))
+        assert ran.err.startswith(f"{name} of FOCUS 1.4: "), ran.err
+        counts[name] = int(ran.err.split(": ")[1].split()[0])
+    assert counts == {
+        "CostAndUsage": 50, "BillingPeriod": 21, "ContractCommitment": 31, "InvoiceDetail": 22,
+    }  # fmt: skip

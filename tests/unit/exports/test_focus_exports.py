@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from io import StringIO
@@ -33,7 +34,6 @@ pytestmark = pytest.mark.django_db
 
 HOUR = 3_600
 NOVEMBER = (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
-_COMMITMENT = "ai-company/research/nlp/h100"
 DATASETS = {"focus_cost_and_usage": "CostAndUsage", "focus_billing_period": "BillingPeriod"}
 
 
@@ -119,7 +119,9 @@ def test_a_commitment_is_a_purchase_with_used_and_unused_parts(
 
     Against: the purchase counted as effective cost, too; showback billed."""
     card = RateCard.objects.get()
-    terms_of(card, "commitment", start=-40 * 86_400, end=10 * 86_400, guaranteed_ppm=333_333)
+    terms = terms_of(
+        card, "commitment", start=-40 * 86_400, end=10 * 86_400, guaranteed_ppm=333_333
+    )
     terms_of(card, "showback", start=10 * 86_400, minimum_s=600)
     a_metered_attempt(company.nlp, 86_400, 86_477, mgpu=1_000)
     a_metered_attempt(company.nlp, 12 * 86_400, 12 * 86_400 + 60, mgpu=1_000)
@@ -129,15 +131,34 @@ def test_a_commitment_is_a_purchase_with_used_and_unused_parts(
         assert faults_of("CostAndUsage", header, found) == []
     rows = rows_of(path)
 
-    def total(name: str) -> Decimal:
-        theirs = (row for row in rows if row["CommitmentDiscountId"] == _COMMITMENT)
-        return sum((Decimal(row[name]) for row in theirs), Decimal())
+    def total(name: str, team: str) -> Decimal:
+        theirs = (row for row in rows if row["SubAccountName"] == team)
+        return sum((Decimal(row[name]) for row in theirs if row["CommitmentDiscountId"]), Decimal())
 
     # 8 GPUs from 1 to 10 November, at a third of the price.
     price = Decimal("0.411522219")
-    assert total("BilledCost") == total("EffectiveCost") == 8 * 240 * price
+    assert total("BilledCost", "nlp") == total("EffectiveCost", "nlp") == 8 * 240 * price
+    name = f"urn:tidegate:commitment:{terms.pk}"
+    assert {row["CommitmentDiscountId"] for row in rows} == {"", name}
+    _, unused, *_ = [row for row in rows if row["SubAccountName"] == "inference"]
+    assert {key: unused[key] for key in _UNUSED} == {**_UNUSED, "ResourceId": name}
+    assert json.loads(unused["ContractApplied"], parse_float=Decimal) == {
+        "Elements": [
+            {
+                "ContractId": name,
+                "ContractCommitmentId": name,
+                "ContractCommitmentAppliedQuantity": 384,
+                "ContractCommitmentAppliedUnit": "GPU-Hours",
+            }
+        ]
+    }
+    # The team has no guarantee, so nobody bought its use.
+    (beyond,) = [row for row in rows if row["ChargeCategory"] == "Adjustment"]
+    assert (beyond["SubAccountName"], beyond["EffectiveCost"], beyond["BilledCost"]) == (
+        "ops", "-0.411522219", "0.000000000",
+    )  # fmt: skip
+    assert beyond["ChargeDescription"] == "Use beyond the guarantee of h100"
     purchases = [row for row in rows if row["ChargeCategory"] == "Purchase"]
-    assert {row["CommitmentDiscountId"] for row in purchases} >= {_COMMITMENT}
     assert {row["ChargeFrequency"] for row in purchases} == {"Recurring"}
     assert {row["x_AttemptId"] + row["RegionId"] for row in purchases} == {""}
     statuses = {row["CommitmentDiscountStatus"] for row in rows}
@@ -146,6 +167,21 @@ def test_a_commitment_is_a_purchase_with_used_and_unused_parts(
     assert {row["SkuMeter"] for row in shown} >= {"guaranteed", "top_up"}
     assert all(Decimal(row["BilledCost"]) == 0 < Decimal(row["ListCost"]) for row in shown)
     assert all(row["ChargeDescription"].endswith(", showback: not billed") for row in shown)
+
+
+#: Cells of the unused 16 GPUs of inference on 1 November.
+_UNUSED = {
+    "ChargeFrequency": "Usage-Based",
+    "CommitmentDiscountName": "Guarantee of h100",
+    "CommitmentDiscountQuantity": "384.000000000000",
+    "CommitmentDiscountStatus": "Unused",
+    "CommitmentDiscountUnit": "GPU-Hours",
+    "ConsumedQuantity": "",
+    "ResourceId": "",
+    "ResourceName": "Guarantee of h100",
+    "ResourceType": "Guaranteed Quota",
+    "SkuMeter": "unused",
+}
 
 
 def test_a_charge_in_the_words_of_focus(company: Company, tmp_path: Path) -> None:

@@ -53,8 +53,7 @@ def a_charge(**changes: object) -> Charge:
         mode="pay_per_use",
         class_multiplier_ppm=1_000_000,
         priced_mgpu_s=3_600_001,
-        paid_mgpu_s=0,
-        paid_nano=0,
+        fault="",
     )._replace(**changes)
 
 
