@@ -28,7 +28,7 @@ import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts"
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { may } from "../src/session/access.ts";
 import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
-import { periods, statements } from "./periods.ts";
+import { codes, periods, statements } from "./periods.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
@@ -185,6 +185,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       if (action === "adjustment-policy") return thresholds(request);
       if (action === "credit-bank") return rules(company.bank, request);
       if (action === "periods") return periods(request);
+      if (action === "accounting-codes") return codes(request);
       if (method === "POST") return newOrganization(request);
       return page(
         TREE.filter((node) => node.kind === "organization"),
@@ -206,6 +207,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "disputes":
       if (request.method !== "POST") return page(theDisputes(), query);
       return { status: action === undefined ? 201 : 200, body: aDispute(9, { status: action === undefined ? "open" : action === "accept" ? "accepted" : "declined" }) };
+    case "accounting-codes":
+      return codes(request);
     case "statements":
       return statements(id, action);
     case "budgets":

@@ -1,5 +1,5 @@
 /** Months and statements of the made-up company: one of each state. */
-import type { Period, PeriodDetail, Statement } from "../src/api/types";
+import type { AccountingCode, Period, PeriodDetail, Statement } from "../src/api/types";
 import { ORGANIZATION } from "./company.ts";
 import { aProblem, type MockAnswer, type MockRequest } from "./http.ts";
 
@@ -128,4 +128,34 @@ export function statements(id: string | undefined, action: string | undefined): 
   const detail = { ...found, digest: "9f86d081", lines: [] };
   if (action !== "credit") return { status: 200, body: detail };
   return { status: 201, body: { ...detail, number: "2026-00004", kind: "credit_note", credits: found.number } };
+}
+
+export function aCode(number: number, change: Partial<AccountingCode> = {}): AccountingCode {
+  return {
+    id: `01935000-0000-7000-8000-${(0xc0de0 + number).toString(16).padStart(12, "0")}`,
+    node: `${ORGANIZATION}/research`,
+    kind: "cost_centre",
+    code: "4711",
+    start: "2026-10",
+    end: null,
+    set_at: "2026-10-02T09:00:00Z",
+    set_by: "fiona@ai-company",
+    ...change,
+  };
+}
+
+/** A cost centre with the one before it, and the project code of a team. */
+export function theCodes(): AccountingCode[] {
+  return [
+    aCode(3, { node: `${ORGANIZATION}/research/nlp`, kind: "project_code", code: "P-12", start: "2026-12", end: "2027-04" }),
+    aCode(2),
+    aCode(1, { code: "4700", start: "2026-01", end: "2026-10" }),
+  ];
+}
+
+/** Answers `organizations/ID/accounting-codes` and `accounting-codes/ID`. */
+export function codes({ method }: MockRequest): MockAnswer {
+  if (method === "DELETE") return { status: 204, body: undefined };
+  if (method === "PATCH") return { status: 200, body: aCode(2) };
+  return { status: 200, body: { items: method === "POST" ? [aCode(4)] : theCodes(), next: null } };
 }

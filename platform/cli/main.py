@@ -18,6 +18,7 @@ from cli.budget_default_commands import default_app
 from cli.cap_commands import caps_app
 from cli.change_commands import changes_app
 from cli.checkpoint_command import checkpoint
+from cli.code_commands import codes_app
 from cli.context import Commands
 from cli.credits_commands import credits_app
 from cli.decisions_command import decisions
@@ -89,6 +90,7 @@ app.add_typer(periods_app, name="periods")
 app.add_typer(adjustments_app, name="adjustments")
 app.add_typer(disputes_app, name="disputes")
 app.add_typer(statements_app, name="statements")
+app.add_typer(codes_app, name="codes")
 app.add_typer(organization_app, name="organization")
 app.add_typer(people_commands.user_app, name="user")
 app.add_typer(people_commands.token_app, name="token")

@@ -51,6 +51,8 @@ CLOSED_COLUMNS: Sequence[Column] = (
     text("currency", lambda one: one.currency or None),
     whole("extra_mgpu_seconds", lambda one: one.row.extra_mgpu_s),
     text("price_mode", lambda one: one.row.mode),
+    text("cost_centre", lambda one: one.row.cost_centre or None),
+    text("project_code", lambda one: one.row.project_code or None),
 )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from django.conf import settings
 
+from adjustments.months import first_day_of
+from bank.settling import zone_of
 from billing.charges import charges_of
 from billing.periods import Period
 from exports.closed_tables import CLOSED_COLUMNS, closed_batches
@@ -17,6 +19,7 @@ from exports.focus_tables import Billing, FocusRows, billing_period, cost_and_us
 from exports.invoice_tables import invoice_batches, invoice_detail
 from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
 from exports.tables import CHARGE_COLUMNS, Column
+from periods.code_book import code_book
 from periods.models import BillingPeriod
 from tenants.access import Actor
 from tenants.places import visible_place
@@ -49,6 +52,7 @@ def _billing(export: Export) -> Billing:
     closed = BillingPeriod.objects.filter(
         organization=export.organization_id, start=export.start, end=export.end
     ).first()
+    month = first_day_of(export.start, zone_of(export.organization_id))
     return Billing(
         provider=settings.PROVIDER_NAME,
         account=export.organization.slug,
@@ -58,6 +62,8 @@ def _billing(export: Export) -> Billing:
         updated_at=max(export.start, export.as_of) if closed is None else closed.closed_at,
         is_closed=closed is not None,
         pseudonym_key=bytes(PseudonymKey.objects.get(organization=export.organization_id).key),
+        month=month,
+        book=code_book([export.organization_id], month, month),
     )
 
 

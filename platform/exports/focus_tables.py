@@ -11,7 +11,7 @@ import hmac
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from billing.charges import Charge
 from billing.models import ExtraCharge, PoolTerms, PriceMode, UsageClass
 from exports.commitments import Commitments, commitment_id
 from exports.tables import MICRO, Column, decimal, text, time, whole
+from periods.code_book import CodeBook, Codes
 from primitives.units import MGPU_S_PER_GPU_HOUR, PPM, DeviceKind, div_half_even
 
 #: Decimals of quantities, and of unit prices: a price in nano times a multiplier in millionths.
@@ -35,7 +36,10 @@ COMMITMENT_TYPE = "Guaranteed Quota"
 
 @dataclass(frozen=True, slots=True)
 class Billing:
-    """The account, the period and the parties that all rows of a file share."""
+    """The account, the period and the parties that all rows of a file share.
+
+    `book` has the accounting codes of `month`, the month of the period by its first day.
+    """
 
     provider: str
     account: str
@@ -45,6 +49,8 @@ class Billing:
     updated_at: datetime
     is_closed: bool
     pseudonym_key: bytes
+    month: date
+    book: CodeBook
 
 
 class FocusRow(NamedTuple):
@@ -71,6 +77,10 @@ class FocusRow(NamedTuple):
 def cost_and_usage(billing: Billing) -> Sequence[Column]:
     """Return the columns of Cost and Usage for rows of `FocusRow`. Our own columns come last."""
     pseudonym = _pseudonyms(billing.pseudonym_key)
+
+    def tags(row: FocusRow) -> str | None:
+        charge = row.charge
+        return _tags(charge.department, billing.book.codes(charge.team, billing.month))
 
     return (
         decimal("BilledCost", lambda row: row.billed_cost_nano),
@@ -129,7 +139,7 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         text("SubAccountId", lambda row: row.charge.team),
         text("SubAccountName", lambda row: row.charge.team.rpartition("/")[2]),
         text("SubAccountType", lambda row: "Team"),
-        text("Tags", lambda row: _tags(row.charge.department)),
+        text("Tags", tags),
         text("x_AttemptId", _of_attempt(lambda charge: charge.attempt_id)),
         whole("x_AttemptNumber", _of_attempt(lambda charge: charge.attempt)),
         decimal("x_ClassMultiplier", lambda row: row.charge.class_multiplier_ppm, MICRO),
@@ -379,8 +389,14 @@ def _unit_price(row: FocusRow) -> int | None:
 
 
 @lru_cache(4_096)
-def _tags(department: str) -> str | None:
-    return json.dumps({"tidegate/department": department}) if department else None
+def _tags(department: str, codes: Codes) -> str | None:
+    tags = {
+        "tidegate/department": department,
+        "tidegate/cost-centre": codes.cost_centre,
+        "tidegate/project-code": codes.project_code,
+    }
+    found = {name: value for name, value in tags.items() if value}
+    return json.dumps(found) if found else None
 
 
 def _pseudonyms(key: bytes) -> Callable[[str], str]:

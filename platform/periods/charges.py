@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import Max
 
 from billing.daily_charges import Charged, ChargedUse, charges_in
+from periods.code_book import CodeBook
 from periods.models import BillingPeriod, ChargeRow
 from periods.months import Month, month_of
 
@@ -80,8 +81,10 @@ def _frozen(organization_id: UUID, month: Month, day: date) -> Mapping[ChargedUs
     return sums
 
 
-def rows_of(period: BillingPeriod, charges: Iterable[DayCharge]) -> Iterator[ChargeRow]:
-    """Yield the charges as rows of a month, numbered from 1."""
+def rows_of(
+    period: BillingPeriod, charges: Iterable[DayCharge], book: CodeBook
+) -> Iterator[ChargeRow]:
+    """Yield the charges as rows of a month, numbered from 1, with the codes of their months."""
     for number, charge in enumerate(charges, 1):
         yield ChargeRow(
             period=period,
@@ -91,6 +94,7 @@ def rows_of(period: BillingPeriod, charges: Iterable[DayCharge]) -> Iterator[Cha
             day=charge.day,
             **charge.use._asdict(),
             **charge.charged._asdict(),
+            **book.codes(charge.use.team_path, charge.month)._asdict(),
         )
 
 

@@ -24,6 +24,7 @@ from periods.charges import (
     corrections_of,
     rows_of,
 )
+from periods.code_book import code_book
 from periods.digests import PeriodDigest
 from periods.models import BillingPeriod, ChargeRow
 from periods.months import Month, after, first_day, month_in, month_of
@@ -71,7 +72,7 @@ def organization_of(actor: Actor, organization_id: UUID, permission: Permission)
         raise NotFound("There is no such organization, or you may not see its costs.")
     if not actor.holds(permission, node.path):
         raise Forbidden(
-            "Only finance and administrators may close months and issue statements.",
+            "Only finance and administrators may close months, issue statements and set codes.",
             permission=permission.value,
         )
     return node
@@ -127,13 +128,16 @@ def close_month(
             reason=reason if view.unconfirmed else "",
         )
         earlier = BillingPeriod.objects.filter(organization=organization).order_by("-start")
+        corrected = list(reversed(earlier[:CORRECTED_MONTHS_MAX]))
         charges = chain(
             charges_of(view.month, organization.pk),
-            corrections_of(reversed(earlier[:CORRECTED_MONTHS_MAX]), organization.pk),
+            corrections_of(corrected, organization.pk),
         )
+        first = corrected[0].month if corrected else period.month
+        book = code_book([organization.pk], first, period.month)
         digest = PeriodDigest(period)
         # The rows come first: the database accepts none for a period that exists.
-        rows = rows_of(period, charges)
+        rows = rows_of(period, charges, book)
         while batch := list(islice(rows, BATCH_ROWS)):
             ChargeRow.objects.bulk_create(batch)
             digest.add(batch)

@@ -38,8 +38,9 @@ def canonical_line(row: ChargeRow) -> bytes:
         row.cost_nano,
     ]
     # Months without such rows keep the digest that they had before there were any.
-    if row.extra_mgpu_s or row.mode != PriceMode.PAY_PER_USE:
-        values += [row.mode, row.extra_mgpu_s]
+    codes = [row.cost_centre, row.project_code] if row.cost_centre or row.project_code else []
+    if row.extra_mgpu_s or row.mode != PriceMode.PAY_PER_USE or codes:
+        values += [row.mode, row.extra_mgpu_s, *codes]
     return _line(values)
 
 

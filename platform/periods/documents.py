@@ -10,6 +10,8 @@ import json
 import subprocess
 import sys
 import threading
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ PDF_PROGRAMS_MAX = 2
 PDF_WAIT_S = 10
 _programs = threading.BoundedSemaphore(PDF_PROGRAMS_MAX)
 _PROGRAM = Path(__file__).with_name("pdf_program.py")
+_CODE_COLUMNS = ("Cost centre", "Project code", "Amount")
 _COLUMNS = ("Team", "Pool", "Class", "Month", "Hours", "Amount")
 
 
@@ -61,15 +64,36 @@ def document_of(statement: Statement) -> dict[str, Any]:
     if statement.terms:
         facts.append(("Terms", statement.terms))
     facts.append(("Digest of the month", statement.period.digest))
+    lines = list(statement.lines_in_order)
+    totals = _totals_by_code(lines)
     return {
         "title": f"{'Credit note' if is_credit else 'Statement'} {statement.number}",
         "provider": settings.PROVIDER_NAME,
         "facts": facts,
-        "columns": [*_COLUMNS[:-1], f"{_COLUMNS[-1]} {statement.currency}"],
-        "rows": [_row(line) for line in statement.lines_in_order],
+        "columns": [
+            *_COLUMNS[:4],
+            *(["Codes"] if totals else []),
+            *_COLUMNS[4:-1],
+            f"{_COLUMNS[-1]} {statement.currency}",
+        ],
+        "rows": [_row(line, has_codes=bool(totals)) for line in lines],
+        "totals": totals,
         "total": cents_text(statement.total_cents),
         "currency": statement.currency,
     }
+
+
+def _totals_by_code(lines: Iterable[StatementLine]) -> list[tuple[str, str, str]]:
+    """Return cost centre, project code and amount of each pair of them; none without codes."""
+    cents: Counter[tuple[str, str]] = Counter()
+    for line in lines:
+        cents[line.cost_centre, line.project_code] += line.amount_cents
+    if cents.keys() <= {("", "")}:
+        return []
+    return [
+        (cost_centre or "none", project_code or "none", cents_text(amount))
+        for (cost_centre, project_code), amount in sorted(cents.items())
+    ]
 
 
 def html_of(document: dict[str, Any]) -> str:
@@ -78,8 +102,8 @@ def html_of(document: dict[str, Any]) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<p>{provider}</p>\n<h1>{title}</h1>\n<dl>\n{facts}"
         "</dl>\n<table>\n<thead>\n<tr>{columns}</tr>\n</thead>\n<tbody>\n{rows}</tbody>\n"
-        '<tfoot>\n<tr><th colspan="5" scope="row">Total</th><td>{total}</td></tr>\n</tfoot>\n'
-        "</table>\n</body>\n</html>\n",
+        '<tfoot>\n<tr><th colspan="{width}" scope="row">Total</th><td>{total}</td></tr>\n</tfoot>\n'
+        "</table>\n{totals}</body>\n</html>\n",
         style=_STYLE,
         title=document["title"],
         provider=document["provider"],
@@ -88,7 +112,22 @@ def html_of(document: dict[str, Any]) -> str:
         rows=format_html_join(
             "", "<tr>{}</tr>\n", ((_cells("<td>{}</td>", row),) for row in document["rows"])
         ),
+        width=len(document["columns"]) - 1,
         total=document["total"],
+        totals=_totals_html(document["totals"]),
+    )
+
+
+def _totals_html(totals: list[tuple[str, str, str]]) -> SafeString:
+    if not totals:
+        return SafeString("")
+    return format_html(
+        "<h2>By accounting code</h2>\n<table>\n<thead>\n<tr>{columns}</tr>\n</thead>\n<tbody>\n"
+        "{rows}</tbody>\n</table>\n",
+        columns=_cells('<th scope="col">{}</th>', _CODE_COLUMNS),
+        rows=format_html_join(
+            "", "<tr>{}</tr>\n", ((_cells("<td>{}</td>", row),) for row in totals)
+        ),
     )
 
 
@@ -134,21 +173,23 @@ def pdf_of(document: dict[str, Any]) -> bytes:
     return done.stdout
 
 
-def _row(line: StatementLine) -> list[str]:
+def _row(line: StatementLine, *, has_codes: bool) -> list[str]:
     thousandths = div_half_even(line.mgpu_s * 1_000, MGPU_S_PER_GPU_HOUR)
     whole, rest = divmod(abs(thousandths), 1_000)
     month = f"{line.month:%Y-%m}"
     sign, hours = "-" if thousandths < 0 else "", f"{whole:,}.{rest:03d}"
     adjusted = line.adjustment
+    codes = (line.cost_centre, line.project_code)
     return [
         line.team_path if adjusted is None else f"{line.team_path}: {adjusted.reason}",
         line.pool,
         line.usage_class,
         f"{month}, correction" if line.is_correction else month,
+        *([" / ".join(filter(None, codes)) or "none"] if has_codes else []),
         f"{sign}{hours} {DeviceKind(line.device).singular}-h" if adjusted is None else "",
         cents_text(line.amount_cents),
     ]
 
 
-def _cells(form: str, texts: list[str]) -> SafeString:
+def _cells(form: str, texts: Iterable[str]) -> SafeString:
     return format_html_join("", form, ((text,) for text in texts))

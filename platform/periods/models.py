@@ -10,8 +10,10 @@ from uuid_utils.compat import uuid7
 
 from billing.models import PriceMode, RateLine
 
-# Django finds the models of statements by this import.
+# Django finds these models by these imports.
+from periods import code_models as code_models
 from periods import statement_models as statement_models
+from periods.code_models import CODE_LENGTH_MAX
 from tenants.models import Node, User
 
 REASON_LENGTH_MAX = 500
@@ -67,6 +69,7 @@ class ChargeRow(models.Model):
     The fields from `team` to `mode` are those of `billing.daily_charges.ChargedUse`, the amounts
     those of `Charged` there. `day` is the day of the use in the zone of its month, whose first day
     is `month`. A correction changes the charges of a day in an earlier month, and may be negative.
+    The codes are those of the team in `month`, or empty.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -95,6 +98,8 @@ class ChargeRow(models.Model):
     mgpu_s = models.BigIntegerField()
     extra_mgpu_s = models.BigIntegerField(default=0)
     cost_nano = models.BigIntegerField()
+    cost_centre = models.CharField(max_length=CODE_LENGTH_MAX, blank=True, default="")
+    project_code = models.CharField(max_length=CODE_LENGTH_MAX, blank=True, default="")
 
     class Meta:
         constraints = [

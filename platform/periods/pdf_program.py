@@ -32,13 +32,23 @@ _TEMPLATE = b"""
 )
 #v(1em)
 #table(
-  columns: (1fr, auto, auto, auto, auto, auto),
-  align: (left, left, left, left, right, right),
+  columns: (1fr,) + (auto,) * (data.columns.len() - 1),
+  align: (left,) * (data.columns.len() - 2) + (right, right),
   stroke: (x: none, y: 0.4pt + luma(200)),
   table.header(..data.columns.map(name => strong(name))),
   ..data.rows.flatten(),
-  table.footer(table.cell(colspan: 5, strong("Total")), strong(data.total)),
+  table.footer(table.cell(colspan: data.columns.len() - 1, strong("Total")), strong(data.total)),
 )
+#if data.totals.len() > 0 [
+  #v(1em)
+  #table(
+    columns: (1fr, 1fr, auto),
+    align: (left, left, right),
+    stroke: (x: none, y: 0.4pt + luma(200)),
+    table.header(strong("Cost centre"), strong("Project code"), strong("Amount")),
+    ..data.totals.flatten(),
+  )
+]
 """
 
 

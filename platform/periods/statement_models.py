@@ -7,6 +7,7 @@ from django.db.models import Q
 from uuid_utils.compat import uuid7
 
 from adjustments.models import Adjustment
+from periods.code_models import CODE_LENGTH_MAX
 from tenants.models import Node
 
 STATEMENT_REASON_LENGTH_MAX = 500
@@ -98,8 +99,8 @@ class StatementLine(models.Model):
 
     It is of the month that begins on `month`. A correction is of an earlier month. `amount_cents`
     are the cents of `cost_nano` by largest remainder over the whole closed month of the
-    organization. An `adjustment` has no use, its pool may be empty, and its `usage_class` is
-    "adjustment" or "refund".
+    organization. The codes are those of the team in `month`, or empty. An `adjustment` has no use,
+    its pool may be empty, and its `usage_class` is "adjustment" or "refund".
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -112,6 +113,8 @@ class StatementLine(models.Model):
     pool = models.CharField(max_length=63, blank=True)
     device = models.CharField(max_length=8)
     usage_class = models.CharField(max_length=10)
+    cost_centre = models.CharField(max_length=CODE_LENGTH_MAX, blank=True, default="")
+    project_code = models.CharField(max_length=CODE_LENGTH_MAX, blank=True, default="")
     adjustment = models.ForeignKey(Adjustment, models.PROTECT, null=True, related_name="+")
     mgpu_s = models.BigIntegerField()
     cost_nano = models.BigIntegerField()

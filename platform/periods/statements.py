@@ -21,6 +21,7 @@ from audit.recording import record
 from billing.models import PriceMode
 from live.publishing import COSTS, publish
 from periods.closing import one_month, organization_of
+from periods.code_book import code_book
 from periods.models import BillingPeriod
 from periods.posting import NANO_PER_CENT, post_credit_note, post_statements
 from periods.statement_models import Statement, StatementKind, StatementLine
@@ -53,6 +54,8 @@ class LineKey(NamedTuple):
     pool: str
     device: str
     usage_class: str
+    cost_centre: str = ""
+    project_code: str = ""
     adjustment_id: UUID | None = None
 
 
@@ -84,10 +87,7 @@ def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
         (LineKey(*values), int(mgpu_s), int(cost_nano))
         for *values, mgpu_s, cost_nano in rows.order_by(*_OF_USE)
     ]
-    found += [
-        (_adjusted(one, period), 0, one.amount_nano)
-        for one in adjustments_in(period.organization_id, period.month)
-    ]
+    found += _adjustment_lines(period)
     cents = cents_of([cost_nano for _, _, cost_nano in found])
     return {
         key: LineSums(mgpu_s, cost_nano, amount_cents)
@@ -95,8 +95,22 @@ def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
     }
 
 
+def _adjustment_lines(period: BillingPeriod) -> list[tuple[LineKey, int, int]]:
+    """Return the lines of adjustments, without use, with the codes of their months."""
+    adjusted = [
+        (_adjusted(one, period), one.amount_nano)
+        for one in adjustments_in(period.organization_id, period.month)
+    ]
+    first = min((key.month for key, _ in adjusted), default=period.month)
+    book = code_book([period.organization_id], first, period.month)
+    return [
+        (key._replace(**book.codes(key.team_path, key.month)._asdict()), 0, amount_nano)
+        for key, amount_nano in adjusted
+    ]
+
+
 def _adjusted(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
-    """Return the line of an adjustment. A correction names the month of the use."""
+    """Return the line of an adjustment, without codes. A correction names the month of the use."""
     month, dispute, pool = adjustment.month, adjustment.dispute, adjustment.pool
     if adjustment.is_correction and dispute is not None:
         used = last_used(dispute.attempt)

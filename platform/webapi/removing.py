@@ -41,6 +41,7 @@ _WORDS = {
     "jobs.reclaim": "jobs",
     "jobs.schedule": "schedules",
     "jobs.schedulerun": "runs of schedules",
+    "periods.accountingcode": "accounting codes",
     "periods.billingperiod": "closed months",
     "periods.chargerow": "charges of closed months",
     "periods.statement": "statements",

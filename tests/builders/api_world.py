@@ -21,7 +21,11 @@ from builders.cast import Cast, a_cast
 from builders.credit_builders import a_pending_transfer
 from builders.export_builders import a_delivery, a_delivery_schedule, an_export
 from builders.job_builders import a_job, an_array
-from builders.period_builders import an_empty_closed_month, an_empty_statement
+from builders.period_builders import (
+    an_accounting_code,
+    an_empty_closed_month,
+    an_empty_statement,
+)
 from builders.portal_builders import NOW, Company, a_company, a_pool
 from builders.schedule_builders import a_schedule
 from jobs.arbitration.recording import Recorder
@@ -109,6 +113,7 @@ def a_world() -> World:
         "organizations/node_id": cast.organization.pk,
         "organization_id": cast.organization.pk,
         "month": f"{month.month:%Y-%m}",
+        "code_id": an_accounting_code(company.nlp).pk,
         "statement_id": an_empty_statement(month).pk,
         "departments/node_id": cast.research.pk,
         "teams/node_id": cast.nlp.pk,

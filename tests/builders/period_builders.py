@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from builders.portal_builders import Company
 from periods.closing import close_month
+from periods.code_models import AccountingCode, CodeKind
 from periods.digests import digest_of
 from periods.models import BillingPeriod
 from periods.months import month_in
@@ -61,4 +62,16 @@ def an_empty_statement(period: BillingPeriod) -> Statement:
         line_count=0,
         issued_at=period.closed_at,
         issued_by="fiona",
+    )
+
+
+def an_accounting_code(node: Node) -> AccountingCode:
+    """The project code P-12, from January 2030 on."""
+    return AccountingCode.objects.create(
+        node=node,
+        kind=CodeKind.PROJECT_CODE,
+        code="P-12",
+        start=date(2030, 1, 1),
+        set_at=DUE,
+        set_by="fiona",
     )

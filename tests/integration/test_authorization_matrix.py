@@ -503,6 +503,28 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "organizations/<uuid:organization_id>/periods/<str:month>/statements"): a_case(
         "401 409 409 404 404 404 404 409 403 404 404", {}
     ),
+    ("GET", "organizations/<uuid:organization_id>/accounting-codes"): a_case(
+        "401 200 200 404 404 404 404 200 200 404 404"
+    ),
+    ("POST", "organizations/<uuid:organization_id>/accounting-codes"): a_case(
+        "401 200 200 404 404 404 404 200 403 404 404",
+        {
+            "codes": [
+                {
+                    "node": "ai-company/research",
+                    "kind": "cost_centre",
+                    "code": "4711",
+                    "start": "2030-01",
+                }
+            ]
+        },
+    ),
+    ("PATCH", "accounting-codes/<uuid:code_id>"): a_case(
+        "401 200 200 404 404 404 404 200 403 404 404", {"end": "2030-02"}
+    ),
+    ("DELETE", "accounting-codes/<uuid:code_id>"): a_case(
+        "401 204 204 404 404 404 404 204 403 404 404"
+    ),
     ("GET", "statements/<uuid:statement_id>"): a_case(
         "401 200 200 404 404 404 404 200 200 404 404"
     ),

@@ -4,6 +4,30 @@
  */
 
 export interface paths {
+    "/api/v1/accounting-codes/{code_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a cost centre or a project code that no closed month has
+         * @description Remove a code.
+         */
+        delete: operations["remove_accounting_code"];
+        options?: never;
+        head?: never;
+        /**
+         * End a cost centre or a project code
+         * @description The code of the node above applies from then on.
+         */
+        patch: operations["end_accounting_code"];
+        trace?: never;
+    };
     "/api/v1/adjustments": {
         parameters: {
             query?: never;
@@ -1532,6 +1556,30 @@ export interface paths {
          * @description Rename an organization.
          */
         patch: operations["rename_organization"];
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/accounting-codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List cost centres and project codes
+         * @description Past and scheduled ones included, newest first. For people who see the costs of the whole organization.
+         */
+        get: operations["list_accounting_codes"];
+        put?: never;
+        /**
+         * Set cost centres and project codes
+         * @description All or none. A code ends the one before it; closed months keep theirs.
+         */
+        post: operations["set_accounting_codes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/organizations/{organization_id}/adjustment-policy": {
@@ -3125,6 +3173,28 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /** @description A cost centre or a project code of a node, and of the nodes below without their own. */
+        AccountingCode: {
+            code: string;
+            /** @description Excluded; null: no end yet */
+            end: string | null;
+            /** Format: uuid */
+            id: string;
+            kind: components["schemas"]["Kind86fEnum"];
+            /** @description Path */
+            node: string;
+            /** Format: date-time */
+            set_at: string;
+            /** @description Login */
+            set_by: string;
+            /** @description First month */
+            start: string;
+        };
+        AccountingCodePage: {
+            items: components["schemas"]["AccountingCode"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description An acknowledgement of the differences of a red day. */
         Acknowledgement: {
             /** Format: date-time */
@@ -4159,6 +4229,11 @@ export interface components {
             /** @description Scheduler and mode, if its kind has several; empty unless you manage clusters */
             variant: string;
         };
+        /** @description The end of a code. */
+        CodeEndRequest: {
+            /** @description First month without it */
+            end: string;
+        };
         /**
          * @description * `never_fits` - never_fits
          *     * `waiting_for_guarantee` - waiting_for_guarantee
@@ -4191,6 +4266,10 @@ export interface components {
          * @enum {string}
          */
         CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "budget_exhausted" | "user_cap_reached" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        /** @description Codes of nodes that are set together. */
+        CodesSetRequest: {
+            codes: components["schemas"]["NewCodeRequest"][];
+        };
         /**
          * @description * `allow` - allow
          *     * `forbid` - forbid
@@ -5398,6 +5477,8 @@ export interface components {
             /** Format: uuid */
             adjustment: string | null;
             amount_cents: number;
+            /** @description Of the team in that month, or empty */
+            cost_centre: string;
             /** @description Before it was rounded to cents */
             cost_nano: number;
             /**
@@ -5418,6 +5499,8 @@ export interface components {
             number: number;
             /** @description Empty for an adjustment without a pool */
             pool: string;
+            /** @description Of the team in that month, or empty */
+            project_code: string;
             /** @description Of an adjustment */
             reason?: string | null;
             /** @description Path at the time of use */
@@ -6162,6 +6245,12 @@ export interface components {
             guaranteed_mgpu_s: number;
         };
         /**
+         * @description * `cost_centre` - cost_centre
+         *     * `project_code` - project_code
+         * @enum {string}
+         */
+        Kind86fEnum: "cost_centre" | "project_code";
+        /**
          * @description * `statement` - statement
          *     * `credit_note` - credit_note
          * @enum {string}
@@ -6378,6 +6467,17 @@ export interface components {
             team: string;
             /** @description Login of a person of the team */
             user?: string | null;
+        };
+        /** @description A code of a node. */
+        NewCodeRequest: {
+            code: string;
+            /** @description Excluded; null: until the next code */
+            end?: string | null;
+            kind: components["schemas"]["Kind86fEnum"];
+            /** @description Path */
+            node: string;
+            /** @description First month. It ends the code before it */
+            start: string;
         };
         /** @description A dispute to open. */
         NewDisputeRequest: {
@@ -9028,6 +9128,131 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    remove_accounting_code: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                code_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_accounting_code: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                code_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CodeEndRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccountingCode"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_adjustments: {
         parameters: {
             query?: {
@@ -14462,6 +14687,134 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_accounting_codes: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Only codes of the node with this path */
+                node?: string;
+            };
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccountingCodePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_accounting_codes: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CodesSetRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccountingCodePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -14,6 +14,7 @@ export type NewOrganizationRequest = Schemas["OrganizationCreationRequest"];
 export type Period = Schemas["Period"];
 export type PeriodDetail = Schemas["PeriodDetail"];
 export type Statement = Schemas["IssuedStatement"];
+export type AccountingCode = Schemas["AccountingCode"];
 export type Pool = Schemas["Pool"];
 export type Cluster = Schemas["Cluster"];
 export type Scheduler = Schemas["Scheduler"];

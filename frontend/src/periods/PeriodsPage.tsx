@@ -13,6 +13,7 @@ import { DataTable } from "../ui/DataTable";
 import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
+import { CodesCard } from "./CodesCard";
 import { MonthCard } from "./MonthCard";
 import { periodsQuery } from "./queries";
 import "./periods.css";
@@ -51,6 +52,7 @@ export function PeriodsPage() {
                 />
               )}
               <Months key={organization.id} organization={organization} />
+              <CodesCard organization={organization} />
             </div>
           );
         }}

@@ -1,6 +1,6 @@
-import { Anchor, Button, Modal, Select, Textarea, TextInput } from "@mantine/core";
+import { Anchor, Button, Select, Textarea, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useState, type ReactNode } from "react";
+import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
 import type { Statement, TreeNode } from "../api/types";
@@ -13,7 +13,7 @@ import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone } from "../ui/toast";
 import { formatMoney } from "../ui/units";
-import { useReturnFocus } from "../ui/useReturnFocus";
+import { FormDialog } from "./FormDialog";
 import { statementsQuery } from "./queries";
 
 const NANO_PER_CENT = 10_000_000n;
@@ -145,7 +145,7 @@ function IssueDialog({ organization, month, onClose }: { organization: TreeNode;
     },
   });
   return (
-    <Dialog
+    <FormDialog
       title="Issue statements"
       error={issue.error}
       isBusy={issue.isPending}
@@ -170,7 +170,7 @@ function IssueDialog({ organization, month, onClose }: { organization: TreeNode;
         value={terms}
         onChange={(event) => setTerms(event.currentTarget.value)}
       />
-    </Dialog>
+    </FormDialog>
   );
 }
 
@@ -192,7 +192,7 @@ function CreditDialog({ statement, onClose }: { statement: Statement; onClose: (
     },
   });
   return (
-    <Dialog
+    <FormDialog
       title={`Credit ${statement.number}`}
       error={credit.error}
       isBusy={credit.isPending}
@@ -212,54 +212,6 @@ function CreditDialog({ statement, onClose }: { statement: Statement; onClose: (
         onChange={(event) => setReason(event.currentTarget.value)}
         data-autofocus
       />
-    </Dialog>
-  );
-}
-
-function Dialog({
-  title,
-  error,
-  isBusy,
-  isDisabled = false,
-  action,
-  onSubmit,
-  onClose,
-  children,
-}: {
-  title: string;
-  error: Error | null;
-  isBusy: boolean;
-  isDisabled?: boolean;
-  action: string;
-  onSubmit: () => void;
-  onClose: () => void;
-  children: ReactNode;
-}) {
-  useReturnFocus();
-  return (
-    <Modal opened onClose={onClose} title={title} closeButtonProps={{ "aria-label": "Close" }}>
-      <form
-        className="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          onSubmit();
-        }}
-      >
-        {children}
-        {error && (
-          <p role="alert" className="bad">
-            {error.message}
-          </p>
-        )}
-        <div className="inline end">
-          <Button variant="default" onClick={onClose}>
-            Back
-          </Button>
-          <Button type="submit" loading={isBusy} disabled={isDisabled}>
-            {action}
-          </Button>
-        </div>
-      </form>
-    </Modal>
+    </FormDialog>
   );
 }

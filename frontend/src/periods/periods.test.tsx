@@ -90,10 +90,46 @@ describe("periods", () => {
     ]);
   });
 
+  // Planted: an empty end sent as a text.
+  it("set, end and remove codes", async () => {
+    const { user, requests } = open("/periods", { company: FINANCE });
+    const table = within(await screen.findByRole("table", { name: "Codes" }));
+    expect(table.getAllByRole("row").slice(1).map((row) => row.textContent.slice(0, 60))).toEqual([
+      expect.stringContaining("ai-company/research/nlpProject codeP-122026-12 until 2027-04"),
+      expect.stringContaining("ai-company/researchCost centre4711from 2026-10"),
+      expect.stringContaining("ai-company/researchCost centre47002026-01 until 2026-10"),
+    ]);
+    await user.click(screen.getByRole("button", { name: "Set code…" }));
+    const dialog = within(await screen.findByRole("dialog"));
+    expect(dialog.getByRole("button", { name: "Set code" })).toBeDisabled();
+    await user.type(dialog.getByRole("textbox", { name: "Code" }), "8000");
+    await user.type(dialog.getByRole("textbox", { name: "First month" }), "2026-12");
+    expect(await accessibilityFaults(document.body)).toEqual([]);
+    await user.click(dialog.getByRole("button", { name: "Set code" }));
+    expect(await screen.findByText("Cost centre 8000 is set from December 2026 on")).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "End 4711 of ai-company/research" }));
+    const end = within(await screen.findByRole("dialog", { name: "End 4711" }));
+    await user.type(end.getByRole("textbox", { name: "First month without it" }), "2027-01");
+    await user.click(end.getByRole("button", { name: "End code" }));
+    expect(await screen.findByText("4711 ends before January 2027")).toBeInTheDocument();
+    await user.click(screen.getByRole("button", { name: "Remove P-12 of ai-company/research/nlp" }));
+    await user.click(await screen.findByRole("button", { name: "Remove code" }));
+    expect(await screen.findByText("P-12 is removed")).toBeInTheDocument();
+    const sent = requests.filter(({ method }) => method !== "GET");
+    expect(sent.map(({ method, body }) => [method, body])).toEqual([
+      [
+        "POST",
+        { codes: [{ node: "ai-company", kind: "cost_centre", code: "8000", start: "2026-12", end: null }] },
+      ],
+      ["PATCH", { end: "2027-01" }],
+      ["DELETE", undefined],
+    ]);
+  });
+
   it("offer auditors nothing to change, and others no link", async () => {
     open("/periods?month=2026-10", { company: AUDITOR });
     await screen.findByRole("table", { name: "Statements" });
-    expect(screen.queryByRole("button", { name: /Issue|Credit|Close/ })).toBeNull();
+    expect(screen.queryByRole("button", { name: /Issue|Credit|Close|Set|End|Remove/ })).toBeNull();
     expect(screen.queryByRole("link", { name: "Periods" })).toBeNull();
   });
 });

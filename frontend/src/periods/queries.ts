@@ -1,6 +1,6 @@
-import { queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
-import { client, unwrap } from "../api/client";
+import { client, nextCursor, unwrap } from "../api/client";
 
 /** The months of an organization, newest first. */
 export function periodsQuery(organizationId: string) {
@@ -41,5 +41,23 @@ export function statementsQuery(organizationId: string, month: string) {
           signal,
         }),
       ).then((page) => page.items),
+  });
+}
+
+const CODES_LIMIT = 50;
+
+/** The accounting codes of an organization, past and scheduled ones included, newest first. */
+export function codesQuery(organizationId: string) {
+  return infiniteQueryOptions({
+    queryKey: ["reports", "codes", organizationId],
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/organizations/{organization_id}/accounting-codes", {
+          params: { path: { organization_id: organizationId }, query: { limit: CODES_LIMIT, cursor: pageParam } },
+          signal,
+        }),
+      ),
   });
 }

@@ -58,6 +58,8 @@ class IssuedStatementLineSerializer(serializers.Serializer[Any]):
     usage_class = serializers.CharField(
         help_text="A usage class, commitment or top_up, or adjustment or refund"
     )
+    cost_centre = serializers.CharField(help_text="Of the team in that month, or empty")
+    project_code = serializers.CharField(help_text="Of the team in that month, or empty")
     adjustment = serializers.UUIDField(source="adjustment_id", allow_null=True)
     reason = serializers.CharField(
         source="adjustment.reason", default=None, allow_null=True, help_text="Of an adjustment"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, path
 
+from periods.api.code_views import AccountingCodeDetail, AccountingCodeList
 from periods.api.statement_views import (
     StatementCredit,
     StatementDetail,
@@ -14,6 +15,8 @@ from periods.api.statement_views import (
 from periods.api.views import PeriodClosing, PeriodDetail, PeriodList
 
 urlpatterns: list[URLPattern] = [
+    path("organizations/<uuid:organization_id>/accounting-codes", AccountingCodeList.as_view()),
+    path("accounting-codes/<uuid:code_id>", AccountingCodeDetail.as_view()),
     path("organizations/<uuid:organization_id>/periods", PeriodList.as_view()),
     path("organizations/<uuid:organization_id>/periods/<str:month>", PeriodDetail.as_view()),
     path("organizations/<uuid:organization_id>/periods/<str:month>/close", PeriodClosing.as_view()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 from datetime import timedelta
 from decimal import Decimal
 from io import StringIO
@@ -22,6 +23,8 @@ from exports.files import file_of
 from exports.models import Export
 from exports.requests import request_export
 from exports.running import run_next
+from periods.code_models import CodeKind
+from periods.codes import NewCode, set_codes
 from periods.models import BillingPeriod
 from primitives.errors import InvalidRequest
 from tenants.access import Actor
@@ -160,3 +163,27 @@ def test_focus_says_whether_a_month_is_closed(company: Company, finance: Actor) 
         "Closed",
         f"{period.closed_at:%Y-%m-%dT%H:%M:%SZ}",
     )
+
+
+def test_a_file_has_the_codes_of_its_months(company: Company, finance: Actor) -> None:
+    """Files of closed charges have two columns for them, and FOCUS has them as tags.
+
+    Planted: codes of the day of the export."""
+    first = DAY.date()
+    codes = [
+        NewCode("ai-company/research", CodeKind.COST_CENTRE, "4711", first, DECEMBER.date()),
+        NewCode("ai-company/research/nlp", CodeKind.PROJECT_CODE, "P-12", first),
+    ]
+    set_codes(company.organization.pk, codes, actor=finance, now=DUE)
+    close(company, finance, "2026-11", "known")
+    rows = rows_of(exported(finance))
+    assert {(row["team"][20:], row["cost_centre"], row["project_code"]) for row in rows} == {
+        ("nlp", "4711", "P-12"),
+        ("vision", "4711", ""),
+    }
+    focus = rows_of(exported(finance, dataset="focus_cost_and_usage"))
+    assert {json.dumps(json.loads(row["Tags"]), sort_keys=True) for row in focus} == {
+        '{"tidegate/cost-centre": "4711", "tidegate/department": "research", '
+        '"tidegate/project-code": "P-12"}',
+        '{"tidegate/cost-centre": "4711", "tidegate/department": "research"}',
+    }

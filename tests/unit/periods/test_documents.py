@@ -15,6 +15,8 @@ from builders.billing_builders import a_metered_attempt, a_rate_card
 from builders.period_builders import DUE, close
 from builders.portal_builders import Company, a_company, an_actor
 from periods import documents
+from periods.code_models import CodeKind
+from periods.codes import NewCode, set_codes
 from periods.documents import PdfUnavailable, document_of, html_of, pdf_of
 from periods.statement_models import Statement
 from periods.statements import Unit, credit_statement, issue_statements
@@ -95,6 +97,7 @@ def test_a_document_has_all_that_finance_needs(company: Company, fiona: Actor) -
         "rows": [
             ["ai-company/research/nlp", "h100", "guaranteed", "2026-11", "8.000 GPU-h", "16.00"]
         ],
+        "totals": [],
         "total": "16.00",
         "currency": "EUR",
     }
@@ -103,6 +106,40 @@ def test_a_document_has_all_that_finance_needs(company: Company, fiona: Actor) -
     assert ("Credits", "Statement 2026-00001") in note["facts"]
     assert ("Reason", "wrong unit") in note["facts"]
     assert (note["rows"][0][4:], note["total"]) == (["-8.000 GPU-h", "-16.00"], "-16.00")
+
+
+@pytest.mark.django_db
+def test_a_document_sums_by_accounting_code(company: Company, fiona: Actor) -> None:
+    """Each line has its codes, in HTML and PDF, too. A credit note has them as they were.
+
+    Planted: lines without a code left out of the sums; codes of the present in the credit note."""
+    november = date(2026, 11, 1)
+    set_codes(
+        company.organization.pk,
+        [
+            NewCode("ai-company/research/nlp", CodeKind.COST_CENTRE, "4711", november),
+            NewCode("ai-company/research/nlp", CodeKind.PROJECT_CODE, "P-12", november),
+        ],
+        actor=fiona,
+        now=DUE,
+    )
+    a_metered_attempt(company.vision, mgpu=1_000)
+    statement = a_statement(company, fiona)
+    set_codes(
+        company.organization.pk,
+        [NewCode("ai-company/research", CodeKind.COST_CENTRE, "9", date(2026, 12, 1))],
+        actor=fiona,
+        now=DUE,
+    )
+    document = document_of(statement)
+    assert document["columns"][3:] == ["Month", "Codes", "Hours", "Amount EUR"]
+    assert [row[4] for row in document["rows"]] == ["4711 / P-12", "none"]
+    assert document["totals"] == [("none", "none", "2.00"), ("4711", "P-12", "16.00")]
+    assert '<th colspan="6" scope="row">Total' in html_of(document)
+    assert "<tr><td>4711</td><td>P-12</td><td>16.00</td></tr>" in html_of(document)
+    assert pdf_of(document).startswith(b"%PDF-")
+    note = document_of(credit_statement(statement.pk, "wrong unit", actor=fiona, now=DUE))
+    assert note["totals"] == [("none", "none", "-2.00"), ("4711", "P-12", "-16.00")]
 
 
 @pytest.mark.django_db
@@ -211,6 +248,8 @@ def test_statements_over_the_api(
             "pool": "h100",
             "device": "gpu",
             "usage_class": "guaranteed",
+            "cost_centre": "",
+            "project_code": "",
             "adjustment": None,
             "reason": None,
             "mgpu_s": 8 * 3_600_000,
