@@ -76,31 +76,34 @@ function CodesTable({ codes, onAct }: { codes: readonly AccountingCode[]; onAct:
           sortBy: (row) => row.start,
         },
         { header: "Set by", only: "wide", cell: (row) => row.set_by },
-        {
-          header: "",
-          isRight: true,
-          cell: (row) =>
-            onAct && (
-              <span className="inline end">
-                <Button
-                  size="compact-sm"
-                  variant="default"
-                  aria-label={`End ${row.code} of ${row.node}`}
-                  onClick={() => onAct({ is: "end", row })}
-                >
-                  End…
-                </Button>
-                <Button
-                  size="compact-sm"
-                  variant="default"
-                  aria-label={`Remove ${row.code} of ${row.node}`}
-                  onClick={() => onAct({ is: "remove", row })}
-                >
-                  Remove…
-                </Button>
-              </span>
-            ),
-        },
+        ...(onAct === null
+          ? []
+          : [
+              {
+                header: "Actions",
+                isRight: true,
+                cell: (row: AccountingCode) => (
+                  <span className="inline end">
+                    <Button
+                      size="compact-sm"
+                      variant="default"
+                      aria-label={`End ${row.code} of ${row.node}`}
+                      onClick={() => onAct({ is: "end", row })}
+                    >
+                      End…
+                    </Button>
+                    <Button
+                      size="compact-sm"
+                      variant="default"
+                      aria-label={`Remove ${row.code} of ${row.node}`}
+                      onClick={() => onAct({ is: "remove", row })}
+                    >
+                      Remove…
+                    </Button>
+                  </span>
+                ),
+              },
+            ]),
       ]}
     />
   );

@@ -122,7 +122,7 @@ describe("periods", () => {
         { codes: [{ node: "ai-company", kind: "cost_centre", code: "8000", start: "2026-12", end: null }] },
       ],
       ["PATCH", { end: "2027-01" }],
-      ["DELETE", undefined],
+      ["DELETE", null],
     ]);
   });
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from periods.code_models import CODE_LENGTH_MAX, AccountingCode, CodeKind
+from periods.code_models import CODE_LENGTH_MAX, CodeKind
 from periods.codes import SET_MAX
 from periods.months import first_day
 from primitives.errors import InvalidRequest
@@ -30,7 +30,7 @@ class MonthField(serializers.CharField):
         return f"{value:%Y-%m}"
 
 
-class AccountingCodeSerializer(serializers.Serializer[AccountingCode]):
+class AccountingCodeSerializer(serializers.Serializer[Any]):
     """A cost centre or a project code of a node, and of the nodes below without their own."""
 
     id = serializers.UUIDField()

@@ -53,7 +53,7 @@ def test_codes_are_listed_and_set(server: Server) -> None:
         ]
     }
     ran = server.run("codes", "set", "ai-company/research", "--from", "2026-12")
-    assert (ran.exit_code, "Give --cost-centre, --project-code or both." in ran.err) == (1, True)
+    assert (ran.exit_code, "Give --cost-centre, --project-code or both." in ran.err) == (2, True)
 
 
 def test_codes_are_imported_from_a_file(server: Server, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_codes_are_imported_from_a_file(server: Server, tmp_path: Path) -> None:
     ):
         file.write_bytes(content)
         ran = server.run("codes", "import", str(file))
-        assert ran.exit_code == 1
+        assert ran.exit_code == 2
         assert words in ran.err
 
 
@@ -85,4 +85,4 @@ def test_a_code_is_ended_and_removed_by_the_end_of_its_id(server: Server) -> Non
     assert lines(ran.out) == [[*LINE[:5], "2027-01"]]
     assert server.run("codes", "remove", "c0de").err == "Removed 4711 of ai-company/research.\n"
     assert server.sent[-1] == f"DELETE accounting-codes/{CODE['id']}"
-    assert server.run("codes", "remove", "beef").exit_code == 1
+    assert server.run("codes", "remove", "beef").exit_code == 2

@@ -23,6 +23,7 @@ from exports.requests import request_export
 from exports.running import run_next
 from focus.files import opened
 from focus.rules import faults_of
+from periods.code_book import CodeBook
 from periods.statement_models import Statement, StatementLine
 from periods.statements import Unit, credit_statement, issue_statements
 from primitives.errors import InvalidRequest
@@ -199,7 +200,10 @@ def test_a_refund_is_an_adjustment_without_a_pool() -> None:
         is_correction=True,
     )  # fmt: skip
     one = InvoiceLine(line, "gpu", "EUR", 0, 0, 0, 0, 0)
-    billing = Billing("Tidegate", "a", "A", NOVEMBER_1, DECEMBER, DUE, True, b"")
+    month = NOVEMBER_1.date()
+    billing = Billing(
+        "Tidegate", "a", "A", NOVEMBER_1, DECEMBER, DUE, True, b"", month, CodeBook({})
+    )
     cells = {column.name: column for column in invoice_detail(billing)}
     assert cells["ChargeCategory"].value(one) == "Adjustment"
     assert cells["InvoiceDetailDescription"].value(one) == "Refund of a/b in 2026-11, correction"
