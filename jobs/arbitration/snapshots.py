@@ -33,7 +33,7 @@ from bulk.arrays import uuid_array
 from clusters.queries import Fleet, accepting, read_fleet
 from jobs.queue.avoided_clusters import avoided_clusters
 from jobs.queue.budget_stops import BudgetStops, budget_stops
-from jobs.queue.user_caps import beyond_user_caps
+from jobs.queue.withheld_by_amount import withheld_by_amount
 from jobs.queue.withholding import DEPENDENCY, Withheld, withheld_jobs
 from jobs.submission.usable_clusters import UsableClusters
 from outbox.quarantine import is_quarantined
@@ -113,7 +113,8 @@ def read_surroundings(
     """
     stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     withheld = withheld_jobs(now)
-    stops, capped = _stops_and_capped(now, withheld)
+    stops = budget_stops(now)
+    by_amount = withheld_by_amount(stops, {one.job for one in withheld}, now)
     return Surroundings(
         tree=quota_snapshot() if tree is None else tree,
         fleet=read_fleet() if fleet is None else fleet,
@@ -126,28 +127,11 @@ def read_surroundings(
         usage=read_usage(now) if usage is None else usage,
         balances=read_balances(balances),
         policy=arbiter_policy(),
-        withheld=(*withheld, *capped, *stops.withheld),
+        withheld=(*withheld, *by_amount),
         stops=stops,
         usable=UsableClusters(),
         avoided=avoided_clusters(now),
     )
-
-
-def _stops_and_capped(
-    now: datetime, withheld: Sequence[Withheld]
-) -> tuple[BudgetStops, tuple[Withheld, ...]]:
-    """Return what budgets stop, and what caps of users withhold.
-
-    A job that the one withholds takes no room of the other. So caps are looked at without the jobs
-    that budgets stop, and then budgets without the jobs beyond caps. The second look at caps counts
-    the jobs that have room only then. The last look at each has counted every job that is offered.
-    """
-    stops = budget_stops(now, withheld)
-    capped = beyond_user_caps((*withheld, *stops.withheld))
-    if capped and stops.withheld:
-        stops = budget_stops(now, (*withheld, *capped))
-        capped += beyond_user_caps((*withheld, *capped, *stops.withheld))
-    return stops, capped
 
 
 def reading_of(

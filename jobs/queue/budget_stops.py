@@ -55,28 +55,23 @@ class WantedJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BudgetStops:
-    """The jobs and teams that budgets stop at one moment.
+    """The budgets that stop jobs and borrowing at one moment.
 
     - `unborrowing`: the budget that stops borrowing, by team and pool.
     - `starts`: all budgets that stop starts.
-    - `left_out`: the jobs that are withheld for other reasons.
     """
 
-    withheld: tuple[Withheld, ...] = ()
     unborrowing: Mapping[tuple[str, str], CurrentBudget] = field(default_factory=dict)
     starts: Sequence[CurrentBudget] = ()
-    left_out: Collection[str] = ()
 
-    def stop_of(
-        self, wanted: WantedJob, now: datetime, without: str | None = None
-    ) -> Withheld | None:
-        """Return how a budget would stop a job if it were submitted now; None if none would.
+    def withheld(
+        self, left_out: Collection[str], now: datetime, wanted: WantedJob | None = None
+    ) -> tuple[Withheld, ...]:
+        """Return the queued jobs that budgets stop. No query without such budgets.
 
-        The queued job `without` is taken for cancelled.
+        `left_out` are the jobs that are withheld for other reasons. `wanted` is taken for queued.
         """
-        left_out = self.left_out if without is None else {*self.left_out, without}
-        stopped = _withheld(self.starts, left_out, now, wanted)
-        return next((one for one in stopped if one.job == wanted.id), None)
+        return tuple(_withheld(self.starts, left_out, now, wanted))
 
     def limit(self, quotas: tuple[Quota, ...]) -> tuple[Quota, ...]:
         """Return the quotas of all teams with a borrow limit of 0 where borrowing is stopped."""
@@ -96,11 +91,8 @@ class BudgetStops:
         )
 
 
-def budget_stops(now: datetime, withheld: Iterable[Withheld] = ()) -> BudgetStops:
-    """Return what budgets stop, as of the caller's transaction. One query without such budgets.
-
-    `withheld` are the jobs that are withheld for other reasons.
-    """
+def budget_stops(now: datetime) -> BudgetStops:
+    """Return the budgets that stop something, as of the caller's transaction. One query without."""
     budgets = enforced_budgets(now)
     if not budgets:
         return BudgetStops()
@@ -108,9 +100,7 @@ def budget_stops(now: datetime, withheld: Iterable[Withheld] = ()) -> BudgetStop
     borrowing = [
         one for one in budgets if one.budget.policy == Policy.STOP_BORROWING and one.left <= 0
     ]
-    left_out = {item.job for item in withheld}
-    stopped = tuple(_withheld(starts, left_out, now))
-    return BudgetStops(stopped, _unborrowing(borrowing), starts, left_out)
+    return BudgetStops(_unborrowing(borrowing), starts)
 
 
 def _unborrowing(
@@ -146,23 +136,22 @@ def _withheld(
     """
     if not budgets:
         return
-    room = _Room(budgets, now)
-    tight = room.tight(wanted)
+    tight = _Remainders(budgets, now).tight(wanted)
     if not tight:
         return
-    room = _Room(tight, now)
+    remainders = _Remainders(tight, now)
     numbers = {one.budget.pk: budget_numbers(one) for one in tight}
     for job, takes_room, shape in _queued_below(tight, wanted):
         if job in left_out:
             continue
-        binding = room.take(shape, takes_room=takes_room)
+        binding = remainders.take(shape, takes_room=takes_room)
         if binding is not None:
             one, needed = binding
             subject = subject_of(one, needed)
             yield Withheld(job, BUDGET_EXHAUSTED, numbers[one.budget.pk], subject)
 
 
-class _Room:
+class _Remainders:
     """The rest of each budget for the jobs that are still to come."""
 
     def __init__(self, budgets: Sequence[CurrentBudget], now: datetime) -> None:

@@ -8,7 +8,7 @@ cycle never exceed a cap.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class Asking(NamedTuple):
 
 
 @dataclass(slots=True)
-class CapRoom:
+class CapUse:
     """Amounts that the jobs of a member use, by pool, and are offered, by the pool of a cap."""
 
     caps: tuple[Cap, ...]
@@ -88,37 +88,31 @@ class CapRoom:
         return Withheld(asking.job, USER_CAP_REACHED, numbers, cap=subject)
 
 
-def beyond_user_caps(left_out: Iterable[Withheld]) -> tuple[Withheld, ...]:
+def beyond_user_caps(
+    left_out: Collection[str], wanted: WantedJob | None = None
+) -> tuple[Withheld, ...]:
     """Return the queued jobs beyond the caps of their users, as of the caller's transaction.
 
-    `left_out` are the jobs that are withheld for other reasons. One query without caps.
+    `left_out` are the jobs that are withheld for other reasons. `wanted` is taken for queued. One
+    query without caps.
     """
-    rooms = _rooms(None)
-    return tuple(_beyond(rooms, {item.job for item in left_out}, None)) if rooms else ()
-
-
-def cap_stop_of(wanted: WantedJob, left_out: Collection[str]) -> Withheld | None:
-    """Return the cap that would withhold a job if it were submitted now; None if none would.
-
-    `left_out` are queued jobs that are not offered anyway.
-    """
-    rooms = _rooms((wanted.team, wanted.shape.user))
-    return next((one for one in _beyond(rooms, left_out, wanted) if one.job == wanted.id), None)
+    uses = _cap_uses(None if wanted is None else (wanted.team, wanted.shape.user))
+    return tuple(_beyond(uses, left_out, wanted)) if uses else ()
 
 
 def _beyond(
-    rooms: Mapping[Member, CapRoom], left_out: Collection[str], wanted: WantedJob | None
+    uses: Mapping[Member, CapUse], left_out: Collection[str], wanted: WantedJob | None
 ) -> Iterator[Withheld]:
     """Yield the jobs that do not fit. Jobs with a claim come first, then by priority and age."""
-    for member, asking in _queued(rooms, wanted):
-        if asking.job not in left_out and (found := rooms[member].take(asking)) is not None:
+    for member, asking in _queued(uses, wanted):
+        if asking.job not in left_out and (found := uses[member].take(asking)) is not None:
             yield found
 
 
-def _rooms(only: Member | None) -> dict[Member, CapRoom]:
-    """Return the rooms of all users with caps who have queued or running jobs, or of one user."""
+def _cap_uses(also: Member | None) -> dict[Member, CapUse]:
+    """Return the use of caps by all members with caps who have queued jobs, and by `also`."""
     with connection.cursor() as cursor:
-        cursor.execute(_CAPS, {"team": None if only is None else only[0]})
+        cursor.execute(_CAPS)
         rows: dict[UUID, list[tuple[UUID | None, UUID | None, int | None]]] = defaultdict(list)
         for team, *row in cursor.fetchall():
             rows[team].append((row[0], row[1], row[2]))
@@ -128,11 +122,11 @@ def _rooms(only: Member | None) -> dict[Member, CapRoom]:
         pools = {pk: CapPool(name, DeviceKind(device)) for pk, name, device in cursor.fetchall()}
         cursor.execute(_MEMBERS, [list(rows)])
         members: list[tuple[UUID, UUID, str]] = cursor.fetchall()
-        if only is not None:
-            cursor.execute("SELECT path FROM tenants_node WHERE id = %s", [only[0]])
-            members = [(*only, cursor.fetchone()[0])]
+        if also is not None and also[0] in rows:
+            cursor.execute("SELECT path FROM tenants_node WHERE id = %s", [also[0]])
+            members.append((*also, cursor.fetchone()[0]))
         found = {
-            (team, user): CapRoom(caps, path.rstrip("/"), pools)
+            (team, user): CapUse(caps, path.rstrip("/"), pools)
             for team, user, path in members
             if (caps := caps_of(rows[team], user))
         }
@@ -142,27 +136,22 @@ def _rooms(only: Member | None) -> dict[Member, CapRoom]:
     return found
 
 
-def _queued(
-    rooms: Mapping[Member, CapRoom], wanted: WantedJob | None
-) -> list[tuple[Member, Asking]]:
+def _queued(uses: Mapping[Member, CapUse], wanted: WantedJob | None) -> list[tuple[Member, Asking]]:
     """Return the queued jobs of these users in their order, and `wanted` among them."""
     found: list[tuple[tuple[bool, int, datetime, str], Member, Asking]] = []
     with connection.cursor() as cursor:
-        cursor.execute(_QUEUED, [[team for team, _ in rooms], [user for _, user in rooms]])
+        cursor.execute(_QUEUED, [[team for team, _ in uses], [user for _, user in uses]])
         for job, team, user, pools, *rest, order, submitted_at, is_unclaimed in cursor.fetchall():
             key = (is_unclaimed, -order, submitted_at, job)
             found.append((key, (team, user), Asking(job, tuple(pools), *rest)))
-    if wanted is not None and (member := (wanted.team, wanted.shape.user)) in rooms:
+    if wanted is not None and (member := (wanted.team, wanted.shape.user)) in uses:
         key = (True, -wanted.order, wanted.submitted_at, wanted.id)
         found.append((key, member, Asking(wanted.id, wanted.shape.pools, wanted.shape.mgpu)))
     found.sort(key=lambda one: one[0])
     return [(member, asking) for _, member, asking in found]
 
 
-_CAPS = """
-SELECT team_id, user_id, pool_id, cap_mgpu FROM quotas_usercap
-WHERE %(team)s::uuid IS NULL OR team_id = %(team)s::uuid
-"""
+_CAPS = "SELECT team_id, user_id, pool_id, cap_mgpu FROM quotas_usercap"
 _MEMBERS = """
 SELECT DISTINCT j.team_id, j.user_id, n.path
 FROM jobs_job j JOIN tenants_node n ON n.id = j.team_id

@@ -23,7 +23,7 @@ from jobs.models import Condition, Launch
 from jobs.queue.budget_stops import BudgetStops
 from jobs.queue.dependencies import fate
 from jobs.queue.reason_documents import HELD_BY_USER
-from jobs.queue.user_caps import cap_stop_of
+from jobs.queue.withheld_by_amount import withheld_by_amount
 from jobs.queue.withholding import (
     BEGIN_TIME,
     BUDGET_EXHAUSTED,
@@ -157,9 +157,8 @@ class Previews:
         left_out = {one.job for one in self._moment.withheld if one.code not in by_amount}
         if self._instead_of is not None:
             left_out.add(self._instead_of)
-        stop = cap_stop_of(wanted, left_out)
-        if stop is None:
-            stop = self._moment.stops.stop_of(wanted, self._now, self._instead_of)
+        withheld = withheld_by_amount(self._moment.stops, left_out, self._now, wanted)
+        stop = next((one for one in withheld if one.job == wanted.id), None)
         return stop, budget_effects(wanted, resolved, actor=self._actor, now=self._now)
 
     def _same_name(self, resolved: ResolvedRequest) -> tuple[str, str] | None:

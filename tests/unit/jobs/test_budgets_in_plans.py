@@ -17,6 +17,7 @@ from jobs.api import alternatives as alternative_views
 from jobs.api import jobs as job_views
 from jobs.arbitration.arbitration import Cycles
 from jobs.models import Job
+from quotas.models import UserCap
 from tenants.models import User
 
 pytestmark = pytest.mark.django_db
@@ -121,6 +122,22 @@ def test_a_plan_comes_after_the_jobs_that_are_offered_before_it(
         "Budget budget of ai-company of ai-company has too little left beside the jobs before this "
         "one. It has room again at 2026-12-01 00:00 UTC at the latest."
     )
+
+
+def test_a_plan_counts_what_the_scheduler_counts(company: Company, cast: Cast) -> None:
+    """A job that the budget stops takes no room of the cap, and one beyond the cap none of the
+    budget.
+
+    Planted: the cap counts the job that the budget stops.
+    """
+    UserCap.objects.create(team=company.nlp, cap_mgpu=8_000)
+    an_evaluated_budget(company.nlp, 10)
+    queued(company, cast.bob, 8, 4, name="over the budget")
+    queued(company, cast.bob, 9, 1, name="over the cap")
+    found = plan(cast.bob, gpus=4, time_limit_s=HOUR)
+    assert found["would_start_now"], found["explanation"]["sentence"]
+    asked = {"gpus": 8, "time_limit_s": 2 * HOUR}
+    assert plan(cast.bob, **asked)["explanation"]["code"] == "budget_exhausted"
 
 
 def test_alternatives_to_a_job_that_a_budget_stops(company: Company, cast: Cast) -> None:

@@ -23,7 +23,7 @@ from jobs.arbitration.arbitration import Cycles
 from jobs.arbitration.memory import Memory
 from jobs.arbitration.snapshots import read_queue
 from jobs.models import Attempt, Job
-from jobs.queue.user_caps import Asking, CapPool, CapRoom, beyond_user_caps
+from jobs.queue.user_caps import Asking, CapPool, CapUse, beyond_user_caps
 from primitives.units import DeviceKind
 from quotas.models import UserCap
 from quotas.user_caps import Cap, caps_of
@@ -275,7 +275,7 @@ def test_rooms_agree_with_a_naive_count() -> None:
             Asking(str(number), tuple(draw.sample([A, B, CORES], draw.randint(1, 2))), size)
             for number, size in enumerate(draw.choices([1, 2, 3, 4], k=5))
         ]
-        room = CapRoom(caps, "lab/nlp", POOLS)
+        room = CapUse(caps, "lab/nlp", POOLS)
         for pool, mgpu in in_use:
             room.in_use[pool] += mgpu
         assert [one.job for one in asking if room.take(one) is None] == naive(caps, in_use, asking)
