@@ -54,8 +54,8 @@ def add_rule(
 
 def _refusal(rule: Dated, start: datetime, now: datetime) -> str:
     """Return why a rule from `start` on conflicts with `rule`, and what to do about it."""
-    found = f"{_standing(rule)} "
-    that = rule.words.that
+    found = f"{_sentence_of(rule)} "
+    that = rule.words.definite
     if start < min(now, rule.start):
         return found + f"End yours at {_text(rule.start)} or earlier, or choose another start."
     if start < now:
@@ -72,7 +72,7 @@ def end_rule(rule: Dated, end: datetime, *, now: datetime, record: Recorder) -> 
     """
     if end < now or end <= rule.start or (rule.end is not None and end > rule.end) or end > LATEST:
         raise Conflict(
-            f"{_standing(rule)} The new end must be earlier, but after the start and not in the "
+            f"{_sentence_of(rule)} The new end must be earlier, but after the start and not in the "
             "past."
         )
     _set_end(rule, end, record)
@@ -85,8 +85,8 @@ def cancel_rule(rule: Rule, same: QuerySet[Rule], *, now: datetime, record: Reco
     """
     if rule.start <= now:
         raise Conflict(
-            f"{_standing(rule)} What has started cannot be cancelled. "
-            f"End {rule.words.that} instead."
+            f"{_sentence_of(rule)} What has started cannot be cancelled. "
+            f"End {rule.words.definite} instead."
         )
     before = same.filter(end=rule.start).first()
     record("cancelled", rule)
@@ -103,8 +103,10 @@ def _set_end(rule: Dated, end: datetime, record: Recorder) -> None:
     record("ended", rule)
 
 
-def _standing(rule: Dated) -> str:
-    return f"{rule.subject} has {rule.words.one} from {_text(rule.start)} to {_text(rule.end)}."
+def _sentence_of(rule: Dated) -> str:
+    """Return the sentence that says from when to when the rule holds."""
+    words = rule.words.indefinite
+    return f"{rule.subject} has {words} from {_text(rule.start)} to {_text(rule.end)}."
 
 
 def _text(moment: datetime | None) -> str:

@@ -444,8 +444,8 @@ PRICED_CLASSES = (*HELD_CLASSES, UsageClass.UNPAID)
 class DatedWords(NamedTuple):
     """The words for a rule: "a price", "that price"."""
 
-    one: str
-    that: str
+    indefinite: str
+    definite: str
 
 
 class Dated(models.Model):
