@@ -85,7 +85,10 @@ def budgets_list(
 
 @budgets_app.command("show")
 def budgets_show(ctx: typer.Context, name: Name, output: Output = Format.TABLE) -> None:
-    """Show a budget with its forecast and its latest alerts."""
+    """Show a budget with its forecast and its latest alerts.
+
+    COUNTED, NOT HELD are clusters that start native jobs without asking the portal.
+    """
     api = open_api(ctx)
     found = _found(api, name)
     alerts = list(api.items("budget-alerts", most=_ALERTS_SHOWN, budget=found["id"]))
@@ -226,6 +229,7 @@ def _print(budget: dict[str, Any]) -> None:
             ("left", amount_text(budget, state["left"])),
             ("forecast", forecast),
             ("at 100 %", budget["policy"].replace("_", " ")),
+            ("counted, not held", ", ".join(budget["not_held_on"]) or None),
             ("as of", state["as_of"]),
         ]
     )

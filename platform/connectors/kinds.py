@@ -181,6 +181,9 @@ class ClusterKind:
     account_days: int | None = None
     #: Control native workloads, which people submit without the portal.
     control_natives: Callable[[ClusterConnector], NativeControl] | None = None
+    #: Whether native workloads wait until the portal starts them (`NativeControl.starter`), by
+    #: options, which may be invalid.
+    holds_natives: Callable[[Options], bool] = lambda options: False
     #: Drain and resume nodes.
     control_nodes: Callable[[ClusterConnector], NodeControl] | None = None
     #: Why the nodes cannot be drained and resumed, by the API version ("": they can).

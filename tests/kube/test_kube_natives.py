@@ -7,6 +7,9 @@ from datetime import timedelta
 import pytest
 
 from billing.models import UsageSegment
+from budgets.evaluation import evaluate
+from budgets.models import Budget, BudgetState
+from builders.budget_builders import GPU_HOUR, a_budget
 from builders.connector_builders import eventually
 from builders.kube_natives import (
     NativesLoop,
@@ -62,6 +65,31 @@ def test_one_that_is_granted_runs_and_is_billed_to_its_team(
     assert segment.end == attempt.released_at
     assert segment.end is not None
     assert 2 <= (segment.end - segment.start).total_seconds() <= 8
+
+
+def test_a_used_up_budget_holds_one_until_it_has_room(
+    loop: NativesLoop, person: Person, company: Company
+) -> None:
+    """Its limit is a milli-GPU-second, and a million GPU-hours after it. Against: natives granted
+    beside budgets."""
+    budget = a_budget(company.nlp, limit=1)
+    evaluate(company.organization.pk, loop.clock.now())
+    body = a_native_job("waits", gpus=4, pods=1, run_s=2)
+    person.submit(body)
+    job = native(loop, body, person)
+    loop.turn()
+    job.refresh_from_db()
+    assert job.explanation is not None
+    assert (job.state, job.explanation["code"]) == ("queued", "budget_exhausted")
+    Budget.objects.filter(pk=budget.pk).update(limit=10**6 * GPU_HOUR)
+    loop.until(job, "succeeded")
+    evaluate(company.organization.pk, loop.clock.now())
+    segment = UsageSegment.objects.get()
+    assert segment.end is not None
+    used_s = int((segment.end - segment.start).total_seconds())
+    state = BudgetState.objects.get(budget=budget)
+    assert (state.used, state.on_hold) == (4_000 * used_s, 0)
+    assert used_s > 0
 
 
 def test_a_jobset_is_gated_and_runs_when_it_is_granted(loop: NativesLoop, person: Person) -> None:

@@ -12,6 +12,9 @@ import pytest
 from billing.chargeback import chargeback
 from billing.models import UsageSegment
 from billing.periods import Period
+from budgets.evaluation import evaluate
+from budgets.models import BudgetState
+from builders.budget_builders import a_budget
 from builders.connector_builders import eventually
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_grant, a_user
@@ -176,6 +179,34 @@ def until(loop: NativeLoop, condition: Callable[[], bool]) -> None:
         return condition()
 
     eventually(look)
+
+
+def test_a_used_up_budget_counts_a_native_job_and_cannot_hold_it(
+    loop: NativeLoop, company: Company, mia: User, unix: str, sbatch: Sbatch
+) -> None:
+    """Its limit is a milli-GPU-second. Against: natives left out of holds or of use."""
+    budget = a_budget(company.nlp, limit=1)
+    number = sbatch(unix, NLP, "--gres=gpu:h100:2")
+    job = loop.until(found(loop, number), "running")
+    evaluate(company.organization.pk, loop.clock.now())
+    held_mgpu_s = BudgetState.objects.get(budget=budget).on_hold
+    # A part of its limit of ten minutes is used already.
+    assert 2_000 * 500 < held_mgpu_s <= 2_000 * 600
+    own = a_job(company.nlp, mia, company.pool)
+    loop.cycle()
+    own.refresh_from_db()
+    assert own.explanation is not None
+    assert own.explanation["code"] == "budget_exhausted"
+    let_seconds_pass(loop)
+    sbatch.end(number)
+    loop.until(job, "cancelled", "failed", "succeeded")
+    evaluate(company.organization.pk, loop.clock.now())
+    segment = UsageSegment.objects.get(attempt__job_id=job.pk)
+    assert segment.end is not None
+    used_s = int((segment.end - segment.start).total_seconds())
+    state = BudgetState.objects.get(budget=budget)
+    assert (state.used, state.on_hold) == (2_000 * used_s, 0)
+    assert used_s > 0
 
 
 def test_a_native_job_is_in_use_and_billed(

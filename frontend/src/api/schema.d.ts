@@ -3517,6 +3517,8 @@ export interface components {
             measure: components["schemas"]["MeasureEnum"];
             name: string;
             node: string;
+            /** @description Clusters that start native jobs without asking. The budget counts these jobs and cannot hold them. Empty for a budget that only notifies */
+            readonly not_held_on: string[];
             /**
              * @description Effect at 100 %
              *

@@ -97,6 +97,7 @@ function BudgetTable({
   onChange: (budget: Budget) => void;
   onRemove: (budget: Budget) => void;
 }) {
+  const unheld = [...new Set(budgets.flatMap((budget) => budget.not_held_on))].sort();
   const as_of = budgets.map(({ state }) => state.as_of).sort()[0];
   return (
     <>
@@ -128,7 +129,14 @@ function BudgetTable({
           {
             header: "At 100 %",
             only: "wide",
-            cell: (row) => POLICY_WORDS[row.policy],
+            cell: (row) => (
+              <>
+                {POLICY_WORDS[row.policy]}
+                {row.not_held_on.length > 0 && (
+                  <span className="small dim budget-owner">counted, not held on {row.not_held_on.join(", ")}</span>
+                )}
+              </>
+            ),
           },
           {
             header: <span className="visually-hidden">Actions</span>,
@@ -149,7 +157,8 @@ function BudgetTable({
       />
       <p className="small dim more">
         Blue: used. Hatched: on hold, the most that running jobs may still use. Line: range of the forecast. Tick: the limit.
-        Jobs given to a cluster directly count; where it cannot hold them they are counted, not held.
+        Jobs given to a cluster directly count.
+        {unheld.length > 0 && ` On ${unheld.join(", ")} they start without asking: counted, not held.`}
         {as_of !== undefined && (
           <>
             {" "}

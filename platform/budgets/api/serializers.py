@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from rest_framework import serializers
 
@@ -89,6 +91,10 @@ class BudgetSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="Length of a rolling window: today and the days before"
     )
     policy = serializers.ChoiceField(choices=Policy.values, help_text=_POLICY_HELP)
+    not_held_on = serializers.SerializerMethodField(
+        help_text="Clusters that start native jobs without asking. The budget counts these jobs "
+        "and cannot hold them. Empty for a budget that only notifies"
+    )
     state = BudgetStateSerializer()
     can_edit = serializers.SerializerMethodField(help_text="Whether the caller may change it")
     version = serializers.IntegerField(help_text='The ETag is "v" and this number, quoted')
@@ -100,6 +106,14 @@ class BudgetSerializer(serializers.Serializer[Any]):
     def get_pool(self, budget: Budget) -> str | None:
         """Return the pool that counts."""
         return None if budget.pool is None else budget.pool.name
+
+    def get_not_held_on(self, budget: Budget) -> list[str]:
+        """Return the names of the clusters."""
+        unheld: Mapping[str, frozenset[UUID]] = self.context["unheld"]
+        if budget.policy == Policy.NOTIFY:
+            return []
+        pool = budget.pool_id
+        return [name for name, pools in unheld.items() if pool is None or pool in pools]
 
     def get_currency(self, budget: Budget) -> str | None:
         """Return the currency of a budget in money."""

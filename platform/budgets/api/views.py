@@ -27,6 +27,7 @@ from budgets.api.serializers import (
     BudgetUpdateSerializer,
 )
 from budgets.models import Budget, BudgetAlert
+from clusters.unheld import pools_with_unheld_natives
 from primitives.clock import SystemClock
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
@@ -182,6 +183,7 @@ def _shown(budgets: Iterable[Budget], actor: Actor) -> dict[UUID, dict[str, Any]
     context = {
         "currencies": currencies_of({one.organization_id for one in found}),
         "may_manage": lambda one: may_manage(actor, one.node, one.user_id),
+        "unheld": pools_with_unheld_natives(),
     }
     return {one.pk: dict(BudgetSerializer(one, context=context).data) for one in found}
 

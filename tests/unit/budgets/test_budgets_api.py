@@ -18,6 +18,7 @@ from builders.budget_builders import GPU_HOUR, an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import Company, a_pool
+from clusters.models import Cluster
 from primitives.clock import SystemClock
 
 pytestmark = pytest.mark.django_db
@@ -225,6 +226,37 @@ def test_what_cannot_be_is_refused_with_what_to_do(
     if detail is not None:
         assert answer.json()["detail"] == detail
     assert Budget.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "names"),
+    [
+        ("slurm", {}, ["local"]),
+        ("kubernetes", {}, []),
+        ("kubernetes", {"scheduler": "volcano"}, ["local"]),
+        ("local", {}, []),
+    ],
+)
+def test_a_budget_names_the_clusters_that_start_natives_by_themselves(
+    company: Company, cast: Cast, kind: str, options: dict[str, Any], names: list[str]
+) -> None:
+    """Of its pool, and none where it only notifies. Planted: clusters of other pools."""
+    Cluster.objects.filter(pk=company.cluster.pk).update(kind=kind, options=options)
+    other = a_pool("other")
+    for name, changes in {
+        "all": {},
+        "here": {"pool": company.pool},
+        "elsewhere": {"pool": other},
+        "told": {"policy": "notify"},
+    }.items():
+        an_evaluated_budget(company.nlp, name=name, **changes)
+    found = by_token(cast.finance).get("budgets").json()["items"]
+    assert {one["name"]: one["not_held_on"] for one in found} == {
+        "all": names,
+        "here": names,
+        "elsewhere": [],
+        "told": [],
+    }
 
 
 def test_money_has_the_currency_of_the_rate_card(company: Company, cast: Cast) -> None:

@@ -46,6 +46,7 @@ def a_budget(**changes: Any) -> dict[str, Any]:
         "rolling_days": None,
         "policy": "stop_starts",
         "state": a_state(),
+        "not_held_on": ["slurm-a"],
         "can_edit": True,
         "version": 3,
         **changes,
@@ -103,6 +104,7 @@ def test_a_budget_is_shown_with_its_alerts(server: Server) -> None:
     out = server.run("budgets", "show", "training").out
     assert "1,050.0 GPU-hours (from 900.0 to 1,200.0)" in out
     assert "100 % (forecast)" in out
+    assert "counted, not held  slurm-a\n" in out
     assert f"budget={BUDGET}" in str(server.requests[-1].url)
 
 

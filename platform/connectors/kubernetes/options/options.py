@@ -470,6 +470,11 @@ def takes_private_environment(options: Mapping[str, Any]) -> bool:
     return bool(options.get("portal_url")) and options.get("kind", "job") == "job"
 
 
+def holds_natives(options: Mapping[str, Any]) -> bool:
+    """Return whether native workloads wait for the portal on a cluster with these options."""
+    return options.get("scheduler", KUEUE) == KUEUE
+
+
 def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
     """Return the step of rank sizes in `pool` in milli-GPU, on a cluster with these options."""
     try:
