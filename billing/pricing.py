@@ -121,9 +121,21 @@ def create_rate_card(organization: str, currency: str, *, actor: Actor, now: dat
         with transaction.atomic():
             card = RateCard.objects.create(organization=node, currency=currency)
     except IntegrityError as error:
-        raise Conflict(f"{node.display_path} has a rate card already. Add lines to it.") from error
+        raise Conflict(_has_card(RateCard.objects.get(organization=node), currency)) from error
     _record("rate_card.created", card, card.pk, {"currency": currency}, actor=actor, now=now)
     return card
+
+
+def _has_card(card: RateCard, currency: str) -> str:
+    """Return the refusal of a second card in `currency`, and what to do instead."""
+    organization = card.organization.display_path
+    if card.currency == currency:
+        return f"{organization} has a rate card already. Add lines to it."
+    return (
+        f"{organization} has a rate card in {card.currency}, and reports and statements keep that "
+        f"currency. To charge in {currency}, make a new organization with a rate card in it, and "
+        "submit jobs there from a date on."
+    )
 
 
 @transaction.atomic

@@ -43,6 +43,8 @@ describe("budgets", () => {
     expect(rows[0]).toHaveTextContent("30,000.0 used · 7,500.0 on hold");
     expect(rows[1]).toHaveTextContent("−€5,400.00");
     expect(rows[1]).toHaveTextContent("room by");
+    expect(rows[0]).toHaveTextContent("stop startscounted, not held on slurm-a");
+    expect(rows[2]).not.toHaveTextContent("not held");
     expect(rows[2]).toHaveTextContent("bob in ai-company/research/nlp · h100");
     expect(within(rows[2] as HTMLElement).queryByRole("button")).toBeNull();
     expect(

@@ -81,6 +81,12 @@ function OfCard({ card }: { card: RateCard }) {
         )}
         <TermsTable card={card} nowMs={nowMs} onChange={setTermsDraft} />
         {card.lines.length > 0 && <CompareCard card={card} nowMs={nowMs} />}
+        {card.can_edit && (
+          <p className="small dim">
+            Reports and statements keep {card.currency}, so the currency of {card.organization} never changes. To charge in another
+            one, make a new organization with a rate card in it, and submit jobs there from a date on.
+          </p>
+        )}
         <CliLine command={`tidegate prices list --organization ${card.organization}`} />
       </div>
       <PriceDialog card={card} draft={draft} onClose={() => setDraft(null)} />

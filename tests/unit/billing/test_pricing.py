@@ -67,6 +67,24 @@ def lines_of(card: RateCard) -> list[tuple[int, datetime, datetime | None]]:
     return list(card.lines.order_by("start").values_list("price_nano", "start", "end"))
 
 
+def test_a_card_in_another_currency_is_refused_with_what_to_do() -> None:
+    """Planted: the same sentence for every second card."""
+    company = a_company()
+    a_rate_card(company.organization)
+    finance = by_token(finance_of(company).user)
+    asked = {"organization": "ai-company", "currency": "USD"}
+    answer = finance.post("rate-cards", asked)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        409,
+        "ai-company has a rate card in EUR, and reports and statements keep that currency. To "
+        "charge in USD, make a new organization with a rate card in it, and submit jobs there "
+        "from a date on.",
+    )
+    again = finance.post("rate-cards", {**asked, "currency": "EUR"})
+    assert again.json()["detail"] == "ai-company has a rate card already. Add lines to it."
+    assert RateCard.objects.get().currency == "EUR"
+
+
 def test_a_price_applies_from_now_on_and_says_who_added_it() -> None:
     """Planted: `start` taken with its microseconds, so that segments of whole seconds miss it."""
     company = a_company()
