@@ -126,7 +126,9 @@ class TeamEffectSerializer(serializers.Serializer[Any]):
     borrowed_before_mgpu_s = serializers.IntegerField()
     borrowed_after_mgpu_s = serializers.IntegerField()
     cost_before_nano = serializers.IntegerField(
-        allow_null=True, help_text="At today's prices; null: no price, or you may not see it"
+        allow_null=True,
+        help_text="Billed at today's prices, with the guarantee where a commitment bills it; null: "
+        "no price, or you may not see it",
     )
     cost_after_nano = serializers.IntegerField(allow_null=True)
     jobs_sooner = serializers.IntegerField()

@@ -9,15 +9,17 @@ from typing import Any
 from uuid import UUID
 
 from arbiter.api.snapshot import Quota as ArbiterQuota
-from billing.models import UsageClass
-from billing.queries import present_prices
+from billing.models import PriceMode, UsageClass
+from billing.queries import PresentPrices, present_prices
 from billing.rating import cost_nano
 from clusters.models import Pool
 from jobs.access import visible_jobs
 from jobs.arbitration.snapshots import read_queue
+from jobs.whatif.commitments import Guaranteed, guarantees_over
 from jobs.whatif.heavy_answers import FUTURE, worked_out
 from primitives.clock import from_epoch
 from primitives.errors import Conflict
+from primitives.units import PPM
 from quotas.administration import values_of
 from quotas.fleet import pool_rows
 from quotas.models import PlannedChange, PlannedStatus, PriorityClass, Quota
@@ -103,8 +105,9 @@ def preview_change(
         # One snapshot of one instant: it must be the outermost transaction.
         snapshot, policy, _, stops = read_queue(now)
         quotas = stops.limit_some(_for_the_arbiter(quota) for quota, _ in changed)
-        found = what_if(snapshot, policy, _change(planned, quotas, now), horizon_s)
-    return _shown(planned, changed, refusal, found, actor=actor, now=now)
+        change = _change(planned, quotas, now)
+        found = what_if(snapshot, policy, change, horizon_s)
+    return _shown(planned, changed, change, refusal, found, actor=actor, now=now)
 
 
 def _change(planned: PlannedChange, quotas: tuple[ArbiterQuota, ...], now: datetime) -> Change:
@@ -130,6 +133,7 @@ def _for_the_arbiter(quota: Quota) -> ArbiterQuota:
 def _shown(
     planned: PlannedChange,
     changed: list[tuple[Quota, dict[str, Any]]],
+    change: Change,
     refusal: str,
     found: Difference,
     *,
@@ -180,10 +184,19 @@ def _shown(
     )
     preview.currency = present.currency
     effects = _effects(found, teams, pools)
+    committed = [pool for pool, mode in present.modes.items() if mode == PriceMode.COMMITMENT]
+    guarantees = guarantees_over(found, change, teams, committed)
+    for key, guaranteed in guarantees.items():
+        if guaranteed.before_mgpu_s != guaranteed.after_mgpu_s:
+            effects.setdefault(key, _effect_on(key, teams, pools))
     for key, effect in effects.items():
         if actor.holds(Permission.VIEW_COSTS, teams[key[0]].path):
             times = [one for one in found.time if (one.team, one.pool) == key]
-            effect.cost_before_nano, effect.cost_after_nano = _costs(times, present.billed_nano)
+            guaranteed = guarantees.get(key, Guaranteed(0, 0))
+            effect.cost_before_nano, effect.cost_after_nano = (
+                _with_commitment(cost, UUID(key[1]), mgpu_s, present)
+                for cost, mgpu_s in zip(_costs(times, present.billed_nano), guaranteed, strict=True)
+            )
     preview.teams.extend(sorted(effects.values(), key=lambda one: (one.team, one.pool)))
     return preview
 
@@ -261,9 +274,7 @@ def _effects(
         if team not in teams:
             return None
         if (team, pool) not in effects:
-            effects[team, pool] = TeamEffect(
-                teams[team].display_path, pools[pool].name, pools[pool].device
-            )
+            effects[team, pool] = _effect_on((team, pool), teams, pools)
         return effects[team, pool]
 
     for use in found.use:
@@ -289,6 +300,26 @@ def _effects(
         if (effect := of(loss.team, loss.pool)) is not None:
             effect.jobs_spared += 1
     return effects
+
+
+def _effect_on(
+    key: tuple[str, str], teams: Mapping[str, Node], pools: Mapping[str, Pool]
+) -> TeamEffect:
+    """Return no effect on a team in a pool yet."""
+    team, pool = teams[key[0]], pools[key[1]]
+    return TeamEffect(team.display_path, pool.name, pool.device)
+
+
+def _with_commitment(
+    cost: int | None, pool: UUID, guaranteed_mgpu_s: int, prices: PresentPrices
+) -> int | None:
+    """Return the cost of use with that of the guarantee, in nano-currency; None without a price."""
+    if cost is None or guaranteed_mgpu_s == 0:
+        return cost
+    price_nano = prices.listed_nano.get((pool, UsageClass.GUARANTEED.value))
+    if price_nano is None:
+        return None
+    return cost + cost_nano(guaranteed_mgpu_s, price_nano=price_nano, multiplier_ppm=PPM)
 
 
 def _costs(

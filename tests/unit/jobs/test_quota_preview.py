@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from builders.api_callers import by_token
-from builders.billing_builders import a_rate_card
+from builders.billing_builders import a_rate_card, terms_of
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import (
     NOW,
@@ -116,6 +116,39 @@ def test_a_preview_is_of_the_change_from_its_time_on(
     # It runs for 1,200 s, from 420, 600 or 300 on, within the guarantee for as long as that stands.
     within_s = {120: 1_200, 660: 1_140, None: 0}[apply_at_s]
     assert nlp.guaranteed_after_mgpu_s == within_s * 4_000
+
+
+@pytest.mark.parametrize(
+    ("apply_at_s", "revert_after_s", "changed_s"),
+    [(None, None, DAY_S), (600, None, DAY_S - 600), (None, 3_600, 3_600)],
+)
+def test_a_commitment_bills_the_guarantee_for_as_long_as_it_stands(
+    apply_at_s: int | None, revert_after_s: int | None, changed_s: int
+) -> None:
+    """No job runs in inference, whose guarantee goes from 4 to 1 GPU at 3 EUR an hour.
+
+    Planted: a change that holds for the whole look-ahead; a team without jobs left out.
+    """
+    company, *_ = lent_out()
+    card = a_rate_card(company.organization, {"guaranteed": 3 * 10**9}, pool=company.pool)
+    terms_of(card, "commitment", pool=company.pool)
+    admin = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+    quota = quota_of(company.inference)
+    planned = draft_change(
+        [(quota.pk, QuotaEdit(guaranteed_mgpu=1_000))],
+        reason="less",
+        apply_at=None if apply_at_s is None else NOW + timedelta(seconds=apply_at_s),
+        revert_after_s=revert_after_s,
+        actor=admin,
+        now=NOW,
+    )
+    (found,) = [one for one in previewed(planned, admin).teams if one.team.endswith("inference")]
+    before_mgpu_s = quota.guaranteed_mgpu * DAY_S
+    after_mgpu_s = before_mgpu_s - (quota.guaranteed_mgpu - 1_000) * changed_s
+    assert (found.cost_before_nano, found.cost_after_nano) == (
+        before_mgpu_s * 3 * 10**9 // 3_600_000,
+        after_mgpu_s * 3 * 10**9 // 3_600_000,
+    )
 
 
 def test_a_raised_guarantee_starts_a_job_300_s_sooner_and_puts_4_gpu_hours_at_risk() -> None:
