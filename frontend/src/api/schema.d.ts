@@ -8687,7 +8687,7 @@ export interface components {
             borrowed_after_mgpu_s: number;
             borrowed_before_mgpu_s: number;
             cost_after_nano: number | null;
-            /** @description At today's prices; null: no price, or you may not see it */
+            /** @description Billed at today's prices, with the guarantee where a commitment bills it; null: no price, or you may not see it */
             cost_before_nano: number | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
