@@ -27,7 +27,8 @@ def guarantees_over(
     end = found.until if change.ends_at is None else min(change.ends_at, found.until)
     whole_s, changed_s = found.until - found.taken_at, max(0, end - begin)
     changed = {(one.node, one.pool): one.guaranteed_mgpu for one in change.quotas}
-    present = Quota.objects.filter(node__in=teams, pool__in=pools)
+    wanted = [UUID(team) for team in teams]
+    present = Quota.objects.filter(node__in=wanted, pool__in=pools)
     known = {
         (str(team), str(pool)): mgpu
         for team, pool, mgpu in present.values_list("node_id", "pool_id", "guaranteed_mgpu")

@@ -472,7 +472,7 @@ def takes_private_environment(options: Mapping[str, Any]) -> bool:
 
 def holds_natives(options: Mapping[str, Any]) -> bool:
     """Return whether native workloads wait for the portal on a cluster with these options."""
-    return options.get("scheduler", KUEUE) == KUEUE
+    return bool(options.get("scheduler", KUEUE) == KUEUE)
 
 
 def unit_mgpu(options: Mapping[str, Any], pool: str) -> int:
