@@ -142,7 +142,7 @@ def add_budget(budget: Budget, *, actor: Actor, now: datetime) -> None:
         )
     _save(budget)
     _record("budget.created", budget, actor=actor, now=now)
-    evaluate_after_change(organization.pk, now)
+    evaluate_after_change(budget, now)
 
 
 @transaction.atomic
@@ -158,7 +158,7 @@ def change_budget(
     budget.version += 1
     _save(budget)
     _record("budget.changed", budget, actor=actor, now=now)
-    evaluate_after_change(budget.organization_id, now)
+    evaluate_after_change(budget, now)
     return visible_budget(actor, budget.pk)
 
 

@@ -61,13 +61,24 @@ def lock_budgets(organization: UUID) -> None:
         )
 
 
-def evaluate_after_change(organization: UUID, now: datetime) -> None:
-    """Evaluate all budgets as of `now`, or as of the last evaluation if that was later.
+def evaluate_after_change(budget: Budget, now: datetime) -> None:
+    """Evaluate a new or changed budget as of the last evaluation of all; where there was none, all.
 
     The caller holds the lock of the organization's budgets.
     """
+    organization = budget.organization_id
     last = BudgetEvaluation.objects.filter(pk=organization).first()
-    evaluate(organization, now if last is None else max(now, last.as_of))
+    if last is None:
+        evaluate(organization, now)
+        return
+    # Readers add the other attempts of this time to what an evaluation counted.
+    recent = set(last.recent_attempts)
+    running = [
+        one
+        for one in running_attempts(organization)
+        if one.granted_at <= last.as_of - UNCERTAIN or one.attempt in recent
+    ]
+    _evaluate(_Moment(organization, [budget], last.as_of), running, is_whole=False)
 
 
 @transaction.atomic
@@ -89,22 +100,35 @@ def evaluate(organization: UUID, now: datetime) -> None:
     if not budgets:
         return
     moment = _Moment(organization, budgets, now)
-    today = now.astimezone(moment.zone).date()
-    is_whole = last is None or last.whole_day != today
-    days = _stored_days(budgets)
+    running = running_attempts(organization)
+    _evaluate(moment, running, is_whole=last is None or last.whole_day != moment.today)
+    BudgetEvaluation.objects.update_or_create(
+        organization_id=organization,
+        defaults={
+            "as_of": now,
+            "whole_day": moment.today,
+            "recent_attempts": [one.attempt for one in running if one.granted_at > now - UNCERTAIN],
+        },
+    )
+
+
+def _evaluate(moment: _Moment, running: Sequence[Running], *, is_whole: bool) -> None:
+    """Store the days and states of the moment's budgets, and alert.
+
+    With `is_whole`, all days are counted anew.
+    """
+    days = _stored_days(moment.budgets)
     needed = {
         budget.pk: _days_to_count(
-            budget, moment.windows[budget.pk], days[budget.pk], today, is_whole
+            budget, moment.windows[budget.pk], days[budget.pk], moment.today, is_whole
         )
-        for budget in budgets
+        for budget in moment.budgets
     }
-    counted = _count(moment, needed)
-    _store_days(counted, days)
-    running = running_attempts(organization)
+    _store_days(_count(moment, needed), days)
     holds = moment.holds(running)
     states = [
-        _state_of(budget, moment, days[budget.pk], holds.get(budget.pk, 0), today)
-        for budget in budgets
+        _state_of(budget, moment, days[budget.pk], holds.get(budget.pk, 0))
+        for budget in moment.budgets
     ]
     BudgetState.objects.bulk_create(
         states,
@@ -114,15 +138,7 @@ def evaluate(organization: UUID, now: datetime) -> None:
             field.name for field in BudgetState._meta.concrete_fields if not field.primary_key
         ],
     )
-    alert(budgets, states, moment.zone, now)
-    BudgetEvaluation.objects.update_or_create(
-        organization_id=organization,
-        defaults={
-            "as_of": now,
-            "whole_day": today,
-            "recent_attempts": [one.attempt for one in running if one.granted_at > now - UNCERTAIN],
-        },
-    )
+    alert(moment.budgets, states, moment.zone, moment.now)
 
 
 @dataclass(frozen=True)
@@ -136,6 +152,11 @@ class _Moment:
     @cached_property
     def zone(self) -> ZoneInfo:
         return zone_of(self.organization)
+
+    @cached_property
+    def today(self) -> date:
+        """The day of the organization's time zone."""
+        return self.now.astimezone(self.zone).date()
 
     @cached_property
     def rates(self) -> Rates:
@@ -336,11 +357,11 @@ def _store_days(
 
 
 def _state_of(
-    budget: Budget, moment: _Moment, days: Mapping[date, int], on_hold: int, today: date
+    budget: Budget, moment: _Moment, days: Mapping[date, int], on_hold: int
 ) -> BudgetState:
     window = moment.windows[budget.pk]
-    used = sum(days.get(day, 0) for day in window.days if day <= today)
-    forecast = _forecast(budget, moment, days, used, today)
+    used = sum(days.get(day, 0) for day in window.days if day <= moment.today)
+    forecast = _forecast(budget, moment, days, used, moment.today)
     return BudgetState(
         budget=budget,
         as_of=moment.now,

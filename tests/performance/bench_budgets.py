@@ -11,9 +11,11 @@ queued jobs.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from bed import a_database
 
@@ -50,12 +52,29 @@ def measure(part: int) -> None:
 
 
 def clock(name: str, act: Callable[[], object]) -> float:
-    """Print and return the milliseconds that `act` takes."""
-    began = time.perf_counter()
+    """Print and return the milliseconds that `act` takes.
+
+    Beside them it prints the CPU time of Python and of the database's process.
+    """
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        (backend,) = cursor.fetchone()
+    began, python_s, database_s = time.perf_counter(), time.process_time(), cpu_s(backend)
     act()
     took_ms = (time.perf_counter() - began) * 1_000
-    print(f"{name:<28}{took_ms:8,.0f} ms")
+    python_ms = (time.process_time() - python_s) * 1_000
+    database_ms = (cpu_s(backend) - database_s) * 1_000
+    cpu = f"CPU: Python {python_ms:7,.0f} ms, database {database_ms:7,.0f} ms"
+    print(f"{name:<28}{took_ms:8,.0f} ms   {cpu}", flush=True)
     return took_ms
+
+
+def cpu_s(process: int) -> float:
+    """Return the CPU time of a process of this machine in seconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def fill(teams: int, attempts: int, running: int, queued: int):  # type: ignore[no-untyped-def]

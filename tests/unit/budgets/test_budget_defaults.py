@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from audit.models import AuditEvent
 from budgets import administration
-from budgets.models import Budget, BudgetDefault
+from budgets.models import Budget, BudgetDefault, BudgetState
 from builders.api_callers import by_token
 from builders.billing_builders import a_rate_card
-from builders.budget_builders import GPU_HOUR, a_budget, a_default_budget
+from builders.budget_builders import GPU_HOUR, a_budget, a_default_budget, an_evaluated_budget
 from builders.cast import Cast, a_cast
-from builders.portal_builders import Company, a_department
+from builders.portal_builders import NOW, Company, a_department
 from tenants.models import Node
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +70,20 @@ def test_a_new_team_gets_the_nearest_default(company: Company, cast: Cast) -> No
     event = AuditEvent.objects.filter(action="budget.created").first()
     assert event is not None
     assert (event.actor, event.detail["limit"]) == (cast.root.login, 100 * GPU_HOUR)
+
+
+def test_a_new_team_leaves_the_other_budgets_for_the_timer(company: Company, cast: Cast) -> None:
+    """Its own budget is as of their evaluation. Planted: all budgets evaluated with the team."""
+    a_default_budget(company.research, 100)
+    an_evaluated_budget(company.nlp)
+    with CaptureQueriesContext(connection) as captured:
+        assert make_team(cast, "robotics").status_code == 201
+    states = BudgetState.objects.values_list("budget__node__slug", "as_of")
+    assert dict(states) == {"nlp": NOW, "robotics": NOW}
+    stored = [
+        one["sql"] for one in captured.captured_queries if "budgets_budgetstate" in one["sql"]
+    ]
+    assert [sql.split()[0] for sql in stored] == ["INSERT"]
 
 
 def test_a_changed_or_removed_default_changes_no_budget(company: Company, cast: Cast) -> None:

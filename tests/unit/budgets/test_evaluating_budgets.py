@@ -10,8 +10,9 @@ from django.db import IntegrityError, transaction
 from billing.chargeback import chargeback
 from billing.periods import Period
 from budgets import evaluation, tasks
-from budgets.evaluation import evaluate, organizations_with_budgets
+from budgets.evaluation import evaluate, evaluate_after_change, organizations_with_budgets
 from budgets.models import AMOUNT_MAX, LIMIT_MAX, Budget, BudgetAlert, BudgetDay, BudgetState
+from budgets.stopping import enforced_budgets
 from builders.billing_builders import a_metered_attempt, a_rate_card, at, record_ended
 from builders.budget_builders import GPU_HOUR, a_budget, state_of
 from builders.job_builders import a_job, an_attempt
@@ -58,6 +59,26 @@ def test_amounts_beyond_every_limit_are_stored_as_such(company: Company) -> None
     state = BudgetState.objects.get(budget=budget)
     assert (state.used, state.forecast) == (AMOUNT_MAX, AMOUNT_MAX)
     assert BudgetAlert.objects.filter(budget=budget, kind="used").count() == 4
+
+
+def test_a_budget_made_between_evaluations_counts_each_hold_once(company: Company) -> None:
+    """Two jobs of 8 GPUs and an hour, granted at the evaluation and 5 s after it.
+
+    Planted: the later one on hold in the state, and counted again by its readers.
+    """
+    bob = a_user(company.organization, "bob")
+    first = a_budget(company.nlp, name="first")
+    for seconds in (0, 5):
+        if seconds:
+            evaluate(company.organization.pk, NOON)
+        job = a_job(company, bob, state="running", mgpu_per_node=8_000, time_limit_s=3_600)
+        granted = NOON + timedelta(seconds=seconds)
+        an_attempt(job, cluster=company.cluster, granted_at=granted, started_at=granted)
+    second = a_budget(company.nlp, name="second")
+    evaluate_after_change(second, NOON + timedelta(seconds=10))
+    assert [state_of(one) for one in (first, second)] == [(0, 8), (0, 8)]
+    left = {one.budget.name: one.left for one in enforced_budgets(NOON + timedelta(seconds=10))}
+    assert left == {"first": 84 * GPU_HOUR, "second": 84 * GPU_HOUR}
 
 
 def test_each_window_counts_its_days(company: Company) -> None:
