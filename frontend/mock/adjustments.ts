@@ -64,9 +64,10 @@ export function aDispute(number: number, change: Partial<Dispute> = {}): Dispute
     organization: ORGANIZATION,
     team: `${ORGANIZATION}/research/nlp`,
     job: "01935000-0000-7000-8000-000000009001",
-    job_name: "bert",
+    subject: "bert, attempt 1",
     attempt: "01935000-0000-7000-8000-00000000a001",
-    attempt_number: 1,
+    pool: null,
+    month: null,
     charged_nano: 48 * EURO,
     refund_nano: null,
     currency: "EUR",
@@ -87,7 +88,8 @@ export function theDisputes(): Dispute[] {
   const decided = { may_decide: false, decided_by: `fay@${ORGANIZATION}`, decided_at: iso(Date.now()) };
   return [
     aDispute(3),
-    aDispute(2, { ...decided, job_name: "eval-suite", attempt_number: 2, status: "declined", note: "the node was fine" }),
+    aDispute(4, { subject: "h100 in 2026-10", job: null, attempt: null, pool: "h100", month: "2026-10", charged_nano: 12_480 * EURO, asked_by: `lena@${ORGANIZATION}`, reason: "two weeks of a broken rack", may_decide: false }),
+    aDispute(2, { ...decided, subject: "eval-suite, attempt 2", status: "declined", note: "the node was fine" }),
     aDispute(1, { ...decided, status: "accepted", refund_nano: 48 * EURO }),
   ];
 }

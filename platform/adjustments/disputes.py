@@ -1,4 +1,4 @@
-"""Disputes about the charge of an attempt, and their refunds.
+"""Disputes about the charge of an attempt or of a row of a month's report, and their refunds.
 
 A refund is a negative adjustment that names its dispute. It counts in the month of the use, or as a
 correction in the next open month if that one is closed.
@@ -6,32 +6,50 @@ correction in the next open month if that one is closed.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from adjustments.adjusting import lock_organization, refuse_without_note
-from adjustments.models import Adjustment, AdjustmentStatus, Dispute, DisputeStatus
-from adjustments.months import first_day_of, moment_in, open_month
+from adjustments.disputed_charges import charge_nano_of, used_month_of
+from adjustments.models import (
+    REASON_LENGTH_MAX,
+    Adjustment,
+    AdjustmentStatus,
+    Dispute,
+    DisputeStatus,
+)
+from adjustments.months import first_day_of, moment_in, open_month, past_month
 from adjustments.rights import currency_of, may_decide, note_act, require_finance
 from bank.settling import zone_of
-from billing.attempt_costs import cost_of_attempt
 from billing.models import MeteredAttempt
+from clusters.models import Pool
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
 from primitives.units import NANO_PER_UNIT, cents_text, div_half_even
 from tenants.access import Actor, get_visible, visible
+from tenants.models import Node, NodeKind
 from tenants.roles import Permission
 
 #: The most open disputes of one organization.
 OPEN_MAX = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class DisputedRow:
+    """What a team was charged for a pool in a month such as "2026-11"."""
+
+    team: Node
+    pool: Pool
+    month: str
+
+
 def visible_disputes(actor: Actor) -> QuerySet[Dispute]:
     """Return the disputes of teams whose costs the actor may see, and the actor's own ones."""
     rows = Dispute.objects.select_related(
-        "organization", "team", "attempt", "asked_by", "decided_by", "refund"
+        "organization", "team", "attempt", "pool", "asked_by", "decided_by", "refund"
     )
     return visible(
         actor, rows, Permission.VIEW_COSTS, path_field="team__path", own=Q(asked_by=actor.user)
@@ -62,14 +80,42 @@ def open_dispute(attempt_id: UUID, reason: str, *, actor: Actor, now: datetime) 
     refunded already.
     """
     attempt = disputable_attempt(actor, attempt_id)
-    organization = lock_organization(attempt.organization_id)
-    cost = cost_of_attempt(attempt)
-    if cost is None or cost.cost_nano <= 0:
-        raise Conflict(
-            "There is no charge to dispute: the attempt still runs, or its use costs nothing."
+    dispute = Dispute(organization=attempt.organization, team=attempt.team, attempt=attempt)
+    return _open(dispute, reason, actor=actor, now=now)
+
+
+@transaction.atomic
+def open_row_dispute(row: DisputedRow, reason: str, *, actor: Actor, now: datetime) -> Dispute:
+    """Dispute what a team was charged for a pool in a month that is over.
+
+    Raises InvalidRequest for another month, Forbidden without the right to manage the team's jobs,
+    and Conflict where it costs nothing, and where it is disputed or refunded already.
+    """
+    if row.team.kind != NodeKind.TEAM:
+        raise InvalidRequest(
+            f"{row.team.display_path} is no team, and only teams are charged.",
+            errors=[FieldError("/team", "is no team")],
         )
+    if not actor.holds(Permission.MANAGE_JOBS, row.team.path):
+        raise Forbidden(
+            f"Only people who manage the jobs of {row.team.display_path} dispute its charges.",
+            permission=Permission.MANAGE_JOBS.value,
+        )
+    month = past_month(row.team.organization_id, row.month, now)
+    dispute = Dispute(
+        organization_id=row.team.organization_id, team=row.team, pool=row.pool, month=month
+    )
+    return _open(dispute, reason, actor=actor, now=now)
+
+
+def _open(dispute: Dispute, reason: str, *, actor: Actor, now: datetime) -> Dispute:
+    organization = lock_organization(dispute.organization_id)
     known = Dispute.objects.filter(
-        attempt=attempt, status__in=(DisputeStatus.OPEN, DisputeStatus.ACCEPTED)
+        team=dispute.team,
+        attempt=dispute.attempt,
+        pool=dispute.pool,
+        month=dispute.month,
+        status__in=(DisputeStatus.OPEN, DisputeStatus.ACCEPTED),
     ).first()
     if known is not None:
         is_open = known.status == DisputeStatus.OPEN
@@ -78,19 +124,20 @@ def open_dispute(attempt_id: UUID, reason: str, *, actor: Actor, now: datetime) 
             if is_open
             else "This charge was refunded already, and a charge is refunded once."
         )
+    dispute.charged_nano = charge_nano_of(dispute)
+    if dispute.charged_nano == 0:
+        raise Conflict(
+            "There is no charge to dispute: the attempt still runs, or its use costs nothing."
+            if dispute.month is None
+            else f"There is no charge to dispute: {dispute.team.display_path} was charged nothing "
+            f"in {dispute.month:%Y-%m} there, or all of it was refunded."
+        )
     if _open_disputes(organization.pk).count() >= OPEN_MAX:
         raise Conflict(f"{OPEN_MAX} disputes are open already. Finance decides some of them first.")
-    dispute = Dispute.objects.create(
-        organization=organization,
-        team=attempt.team,
-        attempt=attempt,
-        charged_nano=cost.cost_nano,
-        currency=currency_of(organization),
-        reason=reason,
-        status=DisputeStatus.OPEN,
-        asked_by=actor.user,
-        asked_at=now.replace(microsecond=0),
-    )
+    dispute.currency, dispute.reason = currency_of(organization), reason
+    dispute.status = DisputeStatus.OPEN
+    dispute.asked_by, dispute.asked_at = actor.user, now.replace(microsecond=0)
+    dispute.save(force_insert=True)
     _note(dispute, "opened", actor=actor, now=now)
     return dispute
 
@@ -155,28 +202,22 @@ def decline_dispute(dispute_id: UUID, *, note: str, actor: Actor, now: datetime)
     return dispute
 
 
-def last_used(attempt: MeteredAttempt) -> datetime | None:
-    """Return the last second of the attempt's use; None while it runs and without use."""
-    end = attempt.segments.order_by("-start").values_list("end", flat=True).first()
-    return None if end is None else end - timedelta(seconds=1)
-
-
 def _refund(dispute: Dispute, amount_nano: int, *, actor: Actor, now: datetime) -> None:
-    attempt = dispute.attempt
-    used_in = first_day_of(last_used(attempt) or now, zone_of(dispute.organization_id))
+    attempt, zone = dispute.attempt, zone_of(dispute.organization_id)
+    used_in = used_month_of(dispute, zone) or first_day_of(now, zone)
     month = open_month(dispute.organization_id, used_in, now)
     Adjustment.objects.create(
         organization_id=dispute.organization_id,
         team=dispute.team,
-        user_id=attempt.user_id,
-        pool_id=attempt.pool_id,
+        user_id=None if attempt is None else attempt.user_id,
+        pool_id=dispute.pool_id if attempt is None else attempt.pool_id,
         dispute=dispute,
         is_correction=month != used_in,
         month=month,
         effective_at=moment_in(dispute.organization_id, month, now),
         amount_nano=-amount_nano,
         currency=dispute.currency,
-        reason=f"Refund of {attempt.job_name}, attempt {attempt.number}"[:500],
+        reason=f"Refund of {dispute.subject}"[:REASON_LENGTH_MAX],
         status=AdjustmentStatus.DONE,
         asked_by=actor.user,
         asked_at=now,
@@ -197,8 +238,7 @@ def _refuse_decided(dispute: Dispute) -> None:
 
 def _refuse_above_present_charge(dispute: Dispute, amount_nano: int) -> None:
     """Raise Conflict for a refund above the charge of now: a fault may have lowered it."""
-    cost = cost_of_attempt(dispute.attempt)
-    present_nano = 0 if cost is None else max(0, cost.cost_nano)
+    present_nano = charge_nano_of(dispute)
     if amount_nano > present_nano:
         shown = cents_text(div_half_even(present_nano * 100, NANO_PER_UNIT))
         raise Conflict(
@@ -236,8 +276,8 @@ def _note(dispute: Dispute, act: str, *, actor: Actor, now: datetime) -> None:
         f"dispute.{act}",
         dispute,
         {
-            "job": str(dispute.attempt.job_id),
-            "attempt": dispute.attempt.number,
+            "subject": dispute.subject,
+            "job": None if dispute.attempt is None else str(dispute.attempt.job_id),
             "charged_nano": dispute.charged_nano,
             "refund_nano": dispute.refund_nano,
             "reason": dispute.reason,

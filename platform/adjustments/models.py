@@ -68,16 +68,19 @@ class DisputeStatus(models.TextChoices):
 
 
 class Dispute(models.Model):
-    """A person's claim that the charge of an attempt is wrong.
+    """A person's claim that the charge of an attempt, or of a row, is wrong.
 
-    `charged_nano` is the charge of the whole attempt at the time of asking. Finance accepts it with
-    a refund of at most that amount, or declines it with a `note`. An attempt is refunded once.
+    A row is what the team was charged for `pool` in `month` (its first day). `charged_nano` is the
+    whole charge at the time of asking. Finance accepts it with a refund of at most that amount, or
+    declines it with a `note`. An attempt is refunded once, and so is a row.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Node, models.PROTECT, related_name="+")
     team = models.ForeignKey(Node, models.PROTECT, related_name="+")
-    attempt = models.ForeignKey(MeteredAttempt, models.PROTECT, related_name="+")
+    attempt = models.ForeignKey(MeteredAttempt, models.PROTECT, null=True, related_name="+")
+    pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="+")
+    month = models.DateField(null=True)
     charged_nano = models.BigIntegerField()
     currency = models.CharField(max_length=3)
     reason = models.CharField(max_length=REASON_LENGTH_MAX)
@@ -98,6 +101,16 @@ class Dispute(models.Model):
                 fields=["attempt"],
                 condition=Q(status__in=("open", "accepted")),
                 name="attempt_is_disputed_once",
+            ),
+            models.UniqueConstraint(
+                fields=["team", "pool", "month"],
+                condition=Q(status__in=("open", "accepted")),
+                name="row_is_disputed_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(attempt__isnull=False, pool=None, month=None)
+                | Q(attempt=None, pool__isnull=False, month__isnull=False),
+                name="dispute_is_about_an_attempt_or_a_row",
             ),
             models.CheckConstraint(
                 condition=Q(
@@ -124,7 +137,14 @@ class Dispute(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.status} dispute about attempt {self.attempt_id}"
+        return f"{self.status} dispute about {self.subject}"
+
+    @property
+    def subject(self) -> str:
+        """Return what it is about: "bert, attempt 1", or "h100 in 2026-10"."""
+        if self.attempt is not None:
+            return f"{self.attempt.job_name}, attempt {self.attempt.number}"
+        return f"{self.pool} in {self.month:%Y-%m}"
 
 
 class AdjustmentStatus(models.TextChoices):

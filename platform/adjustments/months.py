@@ -54,8 +54,7 @@ def wanted_month(organization_id: UUID, name: str | None, now: datetime) -> date
     present = first_day_of(now, zone_of(organization_id))
     if name is None:
         return present
-    found = _MONTH.fullmatch(name)
-    first = None if found is None else date(int(found[1]), int(found[2]), 1)
+    first = _named(name)
     if first is None or first > present:
         raise InvalidRequest(
             "Give the present month or one before it, such as 2026-11.",
@@ -72,6 +71,22 @@ def wanted_month(organization_id: UUID, name: str | None, now: datetime) -> date
             f"{present:%Y-%m}."
         )
     return first
+
+
+def past_month(organization_id: UUID, name: str, now: datetime) -> date:
+    """Return the first day of a month that is over, such as "2026-10". Raises InvalidRequest."""
+    first = _named(name)
+    if first is None or first >= first_day_of(now, zone_of(organization_id)):
+        raise InvalidRequest(
+            "Give a month that is over, such as 2026-10.",
+            errors=[FieldError("/month", "is no month that is over")],
+        )
+    return first
+
+
+def _named(name: str) -> date | None:
+    found = _MONTH.fullmatch(name)
+    return None if found is None else date(int(found[1]), int(found[2]), 1)
 
 
 def moment_in(organization_id: UUID, first: date, now: datetime) -> datetime:

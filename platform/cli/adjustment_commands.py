@@ -12,7 +12,7 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
-from cli.job_lookup import JobArgument, id_of_job
+from cli.job_lookup import JOB_HELP, id_of_job
 from cli.organizations import organization_named
 from cli.output import Format, money, plain, print_data, print_fields, print_table, tell
 
@@ -173,13 +173,12 @@ def disputes_list(
         print_data(found, output)
         return
     print_table(
-        ["ID", "TEAM", "JOB", "ATTEMPT", "CHARGED", "REFUND", "CURRENCY", "STATUS", "REASON"],
+        ["ID", "TEAM", "CHARGE", "CHARGED", "REFUND", "CURRENCY", "STATUS", "REASON"],
         [
             [
                 str(each["id"])[-8:],
                 each["team"],
-                each["job_name"],
-                str(each["attempt_number"]),
+                each["subject"],
                 money(each["charged_nano"]),
                 "-" if each["refund_nano"] is None else money(each["refund_nano"]),
                 each["currency"],
@@ -195,23 +194,46 @@ def disputes_list(
 @disputes_app.command("open")
 def disputes_open(
     ctx: typer.Context,
-    job: JobArgument,
     reason: Annotated[str, typer.Option("--reason", help="Why the charge is wrong.")],
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help=JOB_HELP)] = None,
     attempt: Annotated[
         int | None, typer.Option("--attempt", min=1, help="Its number. Default: the last one.")
     ] = None,
+    team: Annotated[
+        str | None, typer.Option("--team", help="Path of a team, instead of a job.")
+    ] = None,
+    pool: Annotated[
+        str | None, typer.Option("--pool", help="Pool that it was charged for.")
+    ] = None,
+    month: Annotated[
+        str | None, typer.Option("--month", metavar="MONTH", help="Such as 2026-10, which is over.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Dispute the charge of an attempt that has ended."""
+    """Dispute the charge of an attempt that has ended, or of a team's pool in a month.
+
+    Give a job, or else --team, --pool and --month.
+    """
     api = open_api(ctx)
+    if job is None:
+        body = {"team": team, "pool": pool, "month": month, "reason": reason}
+        if attempt is not None or None in body.values():
+            raise CliError("Give a job, or else --team, --pool and --month.")
+    elif (team, pool, month) != (None, None, None):
+        raise CliError("Give a job, or --team, --pool and --month, and not both.")
+    else:
+        body = {"attempt": _attempt_id(api, job, attempt), "reason": reason}
+    _print_dispute(api.post("disputes", body, key=str(uuid.uuid4())), output)
+
+
+def _attempt_id(api: Api, job: str, attempt: int | None) -> str:
+    """Return the id of an attempt of a job, of the last one without a number."""
     job_id = id_of_job(api, job)
     attempts = list(api.items(f"jobs/{job_id}/attempts", most=_LISTED_MAX))
     wanted = [one for one in attempts if attempt in (None, one["number"])]
     if not wanted:
         raise CliError(f"Job {job_id} has no such attempt.")
-    chosen = max(wanted, key=lambda one: int(one["number"]))
-    body = {"attempt": chosen["id"], "reason": reason}
-    _print_dispute(api.post("disputes", body, key=str(uuid.uuid4())), output)
+    return str(max(wanted, key=lambda one: int(one["number"]))["id"])
 
 
 @disputes_app.command("accept")
@@ -264,7 +286,7 @@ def _print_dispute(shown: dict[str, Any], output: Format) -> None:
         return
     fields = [
         ("dispute", shown["id"]),
-        ("job", f"{shown['job_name']}, attempt {shown['attempt_number']}"),
+        ("charge", shown["subject"]),
         ("charged", f"{money(shown['charged_nano'])} {shown['currency']}"),
         ("status", shown["status"]),
     ]

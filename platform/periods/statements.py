@@ -14,9 +14,8 @@ from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 
 from adjustments.adjusting import adjustments_in
-from adjustments.disputes import last_used
+from adjustments.disputed_charges import used_month_of
 from adjustments.models import Adjustment
-from adjustments.months import first_day_of
 from audit.recording import record
 from billing.models import PriceMode
 from live.publishing import COSTS, publish
@@ -113,8 +112,7 @@ def _adjusted(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
     """Return the line of an adjustment, without codes. A correction names the month of the use."""
     month, dispute, pool = adjustment.month, adjustment.dispute, adjustment.pool
     if adjustment.is_correction and dispute is not None:
-        used = last_used(dispute.attempt)
-        month = month if used is None else first_day_of(used, ZoneInfo(period.time_zone))
+        month = used_month_of(dispute, ZoneInfo(period.time_zone)) or month
     return LineKey(
         is_correction=adjustment.is_correction,
         month=month,

@@ -16,6 +16,7 @@ import { formatMoney } from "../ui/units";
 import { AdjustmentDialog } from "./AdjustmentDialog";
 import { DecisionDialog, type Decision } from "./DecisionDialog";
 import { adjustmentsQuery, disputesQuery } from "./queries";
+import { RowDisputeDialog } from "./RowDisputeDialog";
 import { ThresholdDialog } from "./ThresholdDialog";
 import "./adjustments.css";
 
@@ -39,15 +40,14 @@ export function AdjustmentsPage() {
   const adjustments = useInfiniteQuery(adjustmentsQuery(scope));
   const disputes = useInfiniteQuery(disputesQuery(scope));
   const [isAdding, setAdding] = useState(false);
+  const [isDisputing, setDisputing] = useState(false);
   const [isChanging, setChanging] = useState(false);
   const [decision, setDecision] = useState<Decision | null>(null);
-  const teams = (tree.data ?? []).filter(
-    (node) =>
-      node.kind === "team" &&
-      node.archived_at === null &&
-      isWithin(node.path, scope ?? "") &&
-      may(session, "manage_prices", node.organization),
+  const inScope = (tree.data ?? []).filter(
+    (node) => node.kind === "team" && node.archived_at === null && isWithin(node.path, scope ?? ""),
   );
+  const teams = inScope.filter((node) => may(session, "manage_prices", node.organization));
+  const disputable = inScope.filter((node) => may(session, "manage_jobs", node.path));
   const organization = (tree.data ?? []).find(
     ({ kind, path }) => kind === "organization" && isWithin(scope ?? path, path) && may(session, "manage_prices", path),
   );
@@ -63,6 +63,11 @@ export function AdjustmentsPage() {
               Threshold…
             </Button>
           )}
+          {disputable.length > 0 && (
+            <Button variant="default" onClick={() => setDisputing(true)}>
+              Dispute a charge…
+            </Button>
+          )}
           {teams.length > 0 && <Button onClick={() => setAdding(true)}>New adjustment…</Button>}
         </div>
       }
@@ -74,7 +79,9 @@ export function AdjustmentsPage() {
           label="disputes"
           lines={4}
           command={`tidegate disputes list${node}`}
-          empty={<Empty>No disputes. People dispute the charge of an attempt on the page of its job.</Empty>}
+          empty={
+            <Empty>No disputes. The page of a job disputes the charge of an attempt, this page that of a month.</Empty>
+          }
         >
           {(items) => <DisputeTable disputes={items} onDecide={setDecision} />}
         </PagedCard>
@@ -90,6 +97,7 @@ export function AdjustmentsPage() {
         </PagedCard>
       </div>
       {isAdding && <AdjustmentDialog teams={teams} onClose={() => setAdding(false)} />}
+      {isDisputing && <RowDisputeDialog teams={disputable} onClose={() => setDisputing(false)} />}
       {isChanging && organization && (
         <ThresholdDialog organization={organization} onClose={() => setChanging(false)} />
       )}
@@ -111,9 +119,13 @@ function DisputeTable({ disputes, onDecide }: { disputes: readonly Dispute[]; on
           isHeading: true,
           cell: (dispute) => (
             <>
-              <Link to="/jobs/$jobId" params={{ jobId: dispute.job }} search={{ tab: "attempts" }}>
-                {dispute.job_name}, attempt {dispute.attempt_number}
-              </Link>
+              {dispute.job === null ? (
+                dispute.subject
+              ) : (
+                <Link to="/jobs/$jobId" params={{ jobId: dispute.job }} search={{ tab: "attempts" }}>
+                  {dispute.subject}
+                </Link>
+              )}
               <div className="small dim">{dispute.team}</div>
               <div className="small faint">
                 {dispute.asked_by}: “{dispute.reason}”

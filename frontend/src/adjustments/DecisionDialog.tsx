@@ -92,8 +92,8 @@ function summaryOf(decision: Decision): string {
     const { amount_nano, currency, team, month, asked_by, reason } = decision.adjustment;
     return `${formatMoney(amount_nano, currency)} for ${team} in ${month}, asked for by ${asked_by}: “${reason}”`;
   }
-  const { charged_nano, currency, job_name, attempt_number, asked_by, reason } = decision.dispute;
-  return `${formatMoney(charged_nano, currency)} for ${job_name}, attempt ${attempt_number}, disputed by ${asked_by}: “${reason}”`;
+  const { charged_nano, currency, subject, team, asked_by, reason } = decision.dispute;
+  return `${formatMoney(charged_nano, currency)} for ${subject} of ${team}, disputed by ${asked_by}: “${reason}”`;
 }
 
 function decided(decision: Decision, note: string, refundNano: number | null): Promise<{ status: string }> {

@@ -15,10 +15,11 @@ describe("adjustments page", () => {
   it("lists disputes with what was charged and refunded, and adjustments with their status", async () => {
     const { container } = open("/adjustments", { company: finance() });
     const disputes = rows(await table("Disputes"));
-    expect(disputes).toHaveLength(4);
+    expect(disputes).toHaveLength(5);
     expect(disputes[1]).toMatch(/^bert, attempt 1ai-company\/research\/nlpbob@ai-company: “the node was broken”€48\.00–/);
-    expect(disputes[2]).toContain("fay@ai-company: “the node was fine”");
-    expect(disputes[3]).toContain("€48.00€48.");
+    expect(disputes[2]).toMatch(/^h100 in 2026-10ai-company\/research\/nlplena@ai-company: “two weeks of a broken rack”€12,480\.00–/);
+    expect(disputes[3]).toContain("fay@ai-company: “the node was fine”");
+    expect(disputes[4]).toContain("€48.00€48.");
     const adjustments = rows(await table("Adjustments"));
     expect(adjustments[1]).toContain("2026-11€2,400.00waits for a second person");
     expect(adjustments[2]).toContain("correction of a closed month");
@@ -123,6 +124,31 @@ describe("adjustments page", () => {
     await table("Adjustments");
     expect(screen.queryByRole("button", { name: "New adjustment…" })).toBeNull();
     expect(screen.queryByRole("button", { name: "Threshold…" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Dispute a charge…" })).toBeNull();
+  });
+
+  // Planted: the button by finance rights.
+  it("disputes a row of a month, by those who manage the team's jobs", async () => {
+    const lead = aCompany({ session: aSession({ permissions: { "ai-company/research/nlp": ["view_tree", "view_costs", "manage_jobs"] } }) });
+    const { user, requests } = open("/adjustments", { company: lead });
+    await user.click(await screen.findByRole("button", { name: "Dispute a charge…" }));
+    const dialog = within(await screen.findByRole("dialog", { name: "Dispute a charge" }));
+    await user.click(dialog.getByRole("combobox", { name: "Team" }));
+    expect(await screen.findAllByRole("option")).toHaveLength(1);
+    await user.click(screen.getByRole("option", { name: "ai-company/research/nlp" }));
+    await user.click(dialog.getByRole("combobox", { name: "Pool" }));
+    await user.click(await screen.findByRole("option", { name: "h100" }));
+    await user.type(dialog.getByRole("textbox", { name: "Month" }), "October");
+    await user.type(dialog.getByRole("textbox", { name: "Reason" }), "broken rack");
+    await user.click(dialog.getByRole("button", { name: "Dispute" }));
+    expect(dialog.getByText("Give a month such as 2026-10.")).toBeInTheDocument();
+    await user.clear(dialog.getByRole("textbox", { name: "Month" }));
+    await user.type(dialog.getByRole("textbox", { name: "Month" }), "2026-10");
+    expect(await accessibilityFaults(document.body)).toEqual([]);
+    await user.click(dialog.getByRole("button", { name: "Dispute" }));
+    expect(await screen.findByText("The dispute is open. Finance decides it.")).toBeInTheDocument();
+    const [sent] = requests.filter(({ method }) => method === "POST");
+    expect(sent?.body).toEqual({ team: "ai-company/research/nlp", pool: "h100", month: "2026-10", reason: "broken rack" });
   });
 
   // Planted: the first attempt in place of the chosen one.

@@ -872,8 +872,8 @@ export interface paths {
         get: operations["list_disputes"];
         put?: never;
         /**
-         * Dispute the charge of an attempt
-         * @description For the person who submitted the job, and those who manage the team's jobs. The attempt has ended. A charge is refunded once.
+         * Dispute the charge of an attempt, or of a pool in a month
+         * @description An attempt that has ended: for the person who submitted the job, and those who manage the team's jobs. Or all that a team was charged for a pool in a month that is over: for those who manage its jobs. A charge is refunded once.
          */
         post: operations["open_dispute"];
         delete?: never;
@@ -4816,7 +4816,7 @@ export interface components {
             then: components["schemas"]["Fate"];
             today: components["schemas"]["Fate"];
         };
-        /** @description A person's claim that the charge of an attempt is wrong. */
+        /** @description A person's claim that the charge of an attempt, or of a pool in a month, is wrong. */
         Dispute: {
             /** Format: date-time */
             asked_at: string;
@@ -4826,9 +4826,8 @@ export interface components {
              * Format: uuid
              * @description Id of the attempt
              */
-            attempt: string;
-            attempt_number: number;
-            /** @description Charge of the attempt when it was disputed */
+            attempt: string | null;
+            /** @description Charge when it was disputed */
             charged_nano: number;
             currency: string;
             /** Format: date-time */
@@ -4838,22 +4837,27 @@ export interface components {
             id: string;
             /**
              * Format: uuid
-             * @description Id of the job
+             * @description Id of the job of the attempt
              */
-            job: string;
-            job_name: string;
+            job: string | null;
             /** @description Whether you may accept or decline it */
             may_decide: boolean;
             /** @description Whether you opened it, and it is open */
             may_withdraw: boolean;
+            /** @description Month of the row, such as 2026-10 */
+            month: string | null;
             /** @description What finance says of the decision */
             note: string;
             /** @description Slug of the organization */
             organization: string;
+            /** @description Pool of the row */
+            pool: string | null;
             reason: string;
             /** @description What was refunded */
             refund_nano: number | null;
             status: components["schemas"]["DisputeStatusEnum"];
+            /** @description Such as: bert, attempt 1; or: h100 in 2026-10 */
+            subject: string;
             /** @description Path of the team */
             team: string;
         };
@@ -6487,9 +6491,15 @@ export interface components {
              * Format: uuid
              * @description Id of the attempt, which has ended
              */
-            attempt: string;
+            attempt?: string | null;
+            /** @description Such as 2026-10, which is over */
+            month?: string | null;
+            /** @description Name of the pool */
+            pool?: string | null;
             /** @description Why its charge is wrong */
             reason: string;
+            /** @description Path of the team, for all that it was charged for a pool in a month */
+            team?: string | null;
         };
         /** @description An organization that was just created, with its parts. */
         NewOrganization: {

@@ -111,7 +111,19 @@ class AdjustmentSerializer(serializers.Serializer[Any]):
 class NewDisputeSerializer(StrictSerializer):
     """A dispute to open."""
 
-    attempt = serializers.UUIDField(help_text="Id of the attempt, which has ended")
+    attempt = serializers.UUIDField(
+        required=False, allow_null=True, help_text="Id of the attempt, which has ended"
+    )
+    team = TextField(
+        max_length=512,
+        required=False,
+        allow_null=True,
+        help_text="Path of the team, for all that it was charged for a pool in a month",
+    )
+    pool = TextField(max_length=200, required=False, allow_null=True, help_text="Name of the pool")
+    month = TextField(
+        max_length=7, required=False, allow_null=True, help_text="Such as 2026-10, which is over"
+    )
     reason = TextField(max_length=REASON_LENGTH_MAX, help_text="Why its charge is wrong")
 
 
@@ -129,16 +141,17 @@ class DisputeAcceptanceSerializer(StrictSerializer):
 
 
 class DisputeSerializer(serializers.Serializer[Any]):
-    """A person's claim that the charge of an attempt is wrong."""
+    """A person's claim that the charge of an attempt, or of a pool in a month, is wrong."""
 
     id = serializers.UUIDField()
     organization = serializers.CharField(help_text="Slug of the organization")
     team = serializers.CharField(help_text="Path of the team")
-    job = serializers.UUIDField(help_text="Id of the job")
-    job_name = serializers.CharField()
-    attempt = serializers.UUIDField(help_text="Id of the attempt")
-    attempt_number = serializers.IntegerField()
-    charged_nano = serializers.IntegerField(help_text="Charge of the attempt when it was disputed")
+    subject = serializers.CharField(help_text="Such as: bert, attempt 1; or: h100 in 2026-10")
+    job = serializers.UUIDField(allow_null=True, help_text="Id of the job of the attempt")
+    attempt = serializers.UUIDField(allow_null=True, help_text="Id of the attempt")
+    pool = serializers.CharField(allow_null=True, help_text="Pool of the row")
+    month = serializers.CharField(allow_null=True, help_text="Month of the row, such as 2026-10")
+    charged_nano = serializers.IntegerField(help_text="Charge when it was disputed")
     refund_nano = serializers.IntegerField(allow_null=True, help_text="What was refunded")
     currency = serializers.CharField()
     reason = serializers.CharField()
@@ -204,10 +217,11 @@ def shown_dispute(dispute: Dispute, *, actor: Actor) -> dict[str, Any]:
                 **{name: getattr(dispute, name) for name in (*names, "decided_at", "note")},
                 "organization": dispute.organization.slug,
                 "team": dispute.team.display_path,
-                "job": attempt.job_id,
-                "job_name": attempt.job_name,
-                "attempt": attempt.pk,
-                "attempt_number": attempt.number,
+                "subject": dispute.subject,
+                "job": None if attempt is None else attempt.job_id,
+                "attempt": dispute.attempt_id,
+                "pool": None if dispute.pool is None else dispute.pool.name,
+                "month": None if dispute.month is None else f"{dispute.month:%Y-%m}",
                 "asked_by": dispute.asked_by.login,
                 "decided_by": None if dispute.decided_by is None else dispute.decided_by.login,
                 "may_decide": is_open and may_be_decided_by(actor, dispute),

@@ -32,12 +32,20 @@ from adjustments.api.serializers import (
     shown_dispute,
     shown_policy,
 )
-from adjustments.disputes import accept_dispute, decline_dispute, open_dispute, visible_disputes
+from adjustments.disputes import (
+    DisputedRow,
+    accept_dispute,
+    decline_dispute,
+    open_dispute,
+    open_row_dispute,
+    visible_disputes,
+)
 from adjustments.models import AdjustmentStatus, DisputeStatus
 from adjustments.thresholds import change_policy, visible_policy
 from primitives.clock import SystemClock
+from primitives.errors import FieldError, InvalidRequest
 from quotas.administration import named_pool
-from tenants.access import under, visible_node
+from tenants.access import Actor, under, visible_node
 from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters, uuid_or_refuse
@@ -186,9 +194,10 @@ class DisputeList(APIView):
 
     @extend_schema(
         operation_id="open_dispute",
-        summary="Dispute the charge of an attempt",
-        description="For the person who submitted the job, and those who manage the team's jobs. "
-        "The attempt has ended. A charge is refunded once.",
+        summary="Dispute the charge of an attempt, or of a pool in a month",
+        description="An attempt that has ended: for the person who submitted the job, and those "
+        "who manage the team's jobs. Or all that a team was charged for a pool in a month that is "
+        "over: for those who manage its jobs. A charge is refunded once.",
         request=NewDisputeSerializer,
         parameters=[IDEMPOTENCY_KEY],
         responses=answers({201: DisputeSerializer}, 404, 409, 422),
@@ -200,7 +209,12 @@ class DisputeList(APIView):
         def act() -> dict[str, Any]:
             given, actor = body.validated_data, actor_from(request)
             now = SystemClock().now()
-            dispute = open_dispute(given["attempt"], given["reason"], actor=actor, now=now)
+            row = _row_in(given, actor)
+            dispute = (
+                open_dispute(given["attempt"], given["reason"], actor=actor, now=now)
+                if row is None
+                else open_row_dispute(row, given["reason"], actor=actor, now=now)
+            )
             return shown_dispute(dispute, actor=actor)
 
         return _created(request, body, act)
@@ -304,6 +318,21 @@ def _created(request: Request, body: Any, act: Callable[[], dict[str, Any]]) -> 
         now=SystemClock().now(),
         act=lambda: (201, act()),
     )
+
+
+def _row_in(given: dict[str, Any], actor: Actor) -> DisputedRow | None:
+    """Return the row that a dispute is about; None for an attempt. Raises InvalidRequest."""
+    of_row = [given.get(name) for name in ("team", "pool", "month")]
+    has_attempt = given.get("attempt") is not None
+    if has_attempt and not any(of_row):
+        return None
+    if has_attempt or not all(of_row):
+        raise InvalidRequest(
+            "Give an attempt, or else a team, a pool and a month.",
+            errors=[FieldError("/attempt", "is needed without a team, a pool and a month")],
+        )
+    team, pool, month = of_row
+    return DisputedRow(visible_node(actor, str(team)), named_pool(str(pool)), str(month))
 
 
 def _note_in(request: Request) -> str:

@@ -194,8 +194,8 @@ def test_the_second_of_two_decisions_is_refused_over_rest(
     assert made.status_code == 201, made.content
     assert by_token(lena.user).post("disputes", body, Idempotency_Key="once").json() == made.json()
     shown = by_token(fay.user).get("disputes?status=open").json()["items"][0]
-    assert (shown["may_decide"], shown["job_name"], shown["charged_nano"]) == (
-        *(True, "bert"),
+    assert (shown["may_decide"], shown["subject"], shown["charged_nano"]) == (
+        *(True, "bert, attempt 1"),
         CHARGE_NANO,
     )
     flo = a_finance_person(company, "flo")

@@ -26,8 +26,7 @@ ADJUSTMENT: dict[str, Any] = {
 DISPUTE: dict[str, Any] = {
     "id": ID,
     "team": "ai-company/research/nlp",
-    "job_name": "bert",
-    "attempt_number": 2,
+    "subject": "bert, attempt 2",
     "charged_nano": 48 * NANO,
     "refund_nano": None,
     "currency": "EUR",
@@ -126,7 +125,7 @@ def test_a_dispute_is_about_the_last_attempt_unless_it_is_named(server: Server) 
     ran = server.run("disputes", "open", JOB_ID, "--reason", "broken")
     assert ran.out.splitlines() == [
         f"dispute  {ID}",
-        "job      bert, attempt 2",
+        "charge   bert, attempt 2",
         "charged  48.00 EUR",
         "status   open",
     ]
@@ -134,6 +133,19 @@ def test_a_dispute_is_about_the_last_attempt_unless_it_is_named(server: Server) 
     server.run("disputes", "open", JOB_ID, "--attempt", "1", "--reason", "broken")
     assert sent(server)["attempt"] == "a1"
     assert server.run("disputes", "open", JOB_ID, "--attempt", "3", "--reason", "x").exit_code == 2
+
+
+def test_a_row_is_disputed_by_team_pool_and_month(server: Server) -> None:
+    """Nothing is sent for half a row, or for a row and a job. Planted: the row of no month."""
+    row = ("--team", "nlp", "--pool", "h100", "--month", "2026-10")
+    server.run("disputes", "open", *row, "--reason", "broken")
+    body = {"team": "nlp", "pool": "h100", "month": "2026-10", "reason": "broken"}
+    assert sent(server) == body
+    count = len(server.requests)
+    for wrong in (row[:4], (*row, "--attempt", "1"), (JOB_ID, *row), ()):
+        ran = server.run("disputes", "open", *wrong, "--reason", "broken")
+        assert "--team, --pool and --month" in ran.err
+    assert len(server.requests) == count
 
 
 def test_disputes_are_listed_accepted_and_declined(server: Server) -> None:

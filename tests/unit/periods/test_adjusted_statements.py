@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from adjustments.adjusting import approve_adjustment, ask_for_adjustment
-from adjustments.disputes import accept_dispute, open_dispute
+from adjustments.disputes import DisputedRow, accept_dispute, open_dispute, open_row_dispute
 from adjustments.models import Adjustment
 from builders.adjustment_builders import a_finance_person, asked
 from builders.api_callers import by_token
@@ -131,6 +131,19 @@ def test_adjustments_before_the_first_use_have_a_statement(company: Company, fio
     close(company, fiona, "2026-09", "")
     (statement,) = issue(company, fiona, "2026-09")
     assert lines_of(statement) == [("adjustment", "", "2026-09", False, 900)]
+
+
+def test_the_refund_of_a_row_is_a_line_that_names_its_month(company: Company, fiona: Actor) -> None:
+    """Against: the month of the closing, and a refund that needs an attempt."""
+    lena = an_actor(company.nlp, Role.TEAM_LEAD)
+    a_metered_attempt(company.nlp, 7_200, 10_800, pool=company.pool)
+    close(company, fiona, "2026-11", "known")
+    row = DisputedRow(company.nlp, company.pool, "2026-11")
+    dispute = open_row_dispute(row, "a broken rack", actor=lena, now=DUE)
+    accept_dispute(dispute.pk, 4 * NANO_PER_UNIT, note="", actor=fiona, now=DUE)
+    close(company, fiona, "2026-12", "known", JANUARY)
+    (after,) = issue(company, fiona, "2026-12", JANUARY)
+    assert lines_of(after) == [("refund", "h100", "2026-11", True, -400)]
 
 
 def test_the_digest_covers_adjustments(company: Company, fiona: Actor) -> None:
