@@ -185,6 +185,7 @@ def unpaid_uses() -> list[tuple[UUID, datetime, datetime, int]]:
 def test_a_correction_tells_the_meter_which_use_stayed_unpaid() -> None:
     """a can pay 1,800 GPU-s. The first job ended earlier, so more of the second is paid.
 
+    The guarantee of a, one GPU, is then free for the second.
     Planted: a correction that does not tell the meter.
     """
     organization, pool = an_organization(), a_pool()
@@ -193,9 +194,9 @@ def test_a_correction_tells_the_meter_which_use_stayed_unpaid() -> None:
     a_bank(organization, at(0))
     first, second = (
         a_metered_attempt(
-            teams["a"], start, 900, pool=pool, mgpu=1_000 * gpus, guaranteed_mgpu=1_000 * own
+            teams["a"], start, end, pool=pool, mgpu=1_000 * gpus, guaranteed_mgpu=1_000 * own
         )
-        for start, gpus, own in ((0, 5, 1), (10, 4, 0))
+        for start, end, gpus, own in ((0, None, 5, 1), (10, 900, 4, 0))
     )
     assert settle_due(at(960)) == 1
     assert unpaid_uses() == [
@@ -204,11 +205,11 @@ def test_a_correction_tells_the_meter_which_use_stayed_unpaid() -> None:
     ]
     record_ended(first.pk, at(200), at(1_000))
     assert correct_due(at(1_010)) == 1
-    assert unpaid_uses() == [(second.pk, at(260), at(900), 4_000)]
+    assert unpaid_uses() == [(second.pk, at(435), at(900), 4_000)]
 
 
 def test_unpaid_use_moves_to_another_job_although_no_amount_changes() -> None:
-    """The unpaid half of the interval was the use of a job that the portal learned of late.
+    """The unpaid quarter of the interval was the use of a job that the portal learned of late.
 
     Planted: the meter is told of corrections with new amounts only.
     """
@@ -216,15 +217,15 @@ def test_unpaid_use_moves_to_another_job_although_no_amount_changes() -> None:
     teams = teams_of(organization, pool, a=1, b=8)
     InstallationPolicy.objects.update_or_create(pk=1, defaults={"credit_floor_s": 1_800})
     a_bank(organization, at(0))
-    first = a_metered_attempt(teams["a"], 0, 900, pool=pool, mgpu=4_000, guaranteed_mgpu=0)
+    first = a_metered_attempt(teams["a"], 0, None, pool=pool, mgpu=4_000, guaranteed_mgpu=0)
     late = a_metered_attempt(teams["a"], None, None, pool=pool, mgpu=4_000, guaranteed_mgpu=0)
     assert settle_due(at(960)) == 1
-    assert unpaid_uses() == [(first.pk, at(450), at(900), 4_000)]
-    record_ended(first.pk, at(450), at(1_000))
-    record_started(late.pk, at(450), at(1_000))
+    assert unpaid_uses() == [(first.pk, at(675), at(900), 4_000)]
+    record_ended(first.pk, at(675), at(1_000))
+    record_started(late.pk, at(675), at(1_000))
     record_ended(late.pk, at(900), at(1_000))
     assert correct_due(at(1_010)) == 0
-    assert unpaid_uses() == [(late.pk, at(450), at(900), 4_000)]
+    assert unpaid_uses() == [(late.pk, at(675), at(900), 4_000)]
 
 
 def test_a_pass_is_bounded_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
