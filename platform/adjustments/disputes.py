@@ -39,7 +39,7 @@ OPEN_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DisputedRow:
-    """What a team was charged for a pool in a month such as "2026-11"."""
+    """The charge of a team for a pool in a month such as "2026-11"."""
 
     team: Node
     pool: Pool
