@@ -229,7 +229,7 @@ def disputes_open(
 def _attempt_id(api: Api, job: str, attempt: int | None) -> str:
     """Return the id of an attempt of a job, of the last one without a number."""
     job_id = id_of_job(api, job)
-    attempts = list(api.items(f"jobs/{job_id}/attempts", most=_LISTED_MAX))
+    attempts = api.get(f"jobs/{job_id}/attempts")["items"]
     wanted = [one for one in attempts if attempt in (None, one["number"])]
     if not wanted:
         raise CliError(f"Job {job_id} has no such attempt.")

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from builders.declared_requests import require_declared
 from builders.stored_members import STORED
 from cli import api
 from cli.main import app
@@ -111,6 +112,7 @@ class Server:
     pauses_s: list[float] = field(default_factory=list)
 
     def handle(self, request: httpx.Request) -> httpx.Response:
+        require_declared(request)
         self.requests.append(request)
         path = request.url.path.removeprefix("/api/v1/")
         answer = self.routes.get(f"{request.method} {path}", a_problem(404, detail="Nothing here."))

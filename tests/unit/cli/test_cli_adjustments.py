@@ -119,7 +119,7 @@ def test_adjustments_are_listed_and_decided_by_the_end_of_their_id(server: Serve
 
 
 def test_a_dispute_is_about_the_last_attempt_unless_it_is_named(server: Server) -> None:
-    """Planted: the first attempt."""
+    """Planted: the first attempt; a parameter that the endpoint refuses."""
     attempts = [{"id": f"a{number}", "number": number} for number in (1, 2)]
     server.routes[f"GET jobs/{JOB_ID}/attempts"] = {"items": attempts, "next": None}
     ran = server.run("disputes", "open", JOB_ID, "--reason", "broken")
