@@ -179,9 +179,10 @@ class Devices:
 
 
 def gpu_hours(mgpu_s: int) -> str:
-    """Return milli-GPU-seconds as GPU-hours with three decimals, rounded half up."""
-    thousandths = (2 * mgpu_s + 3_600) // 7_200
-    return f"{thousandths // 1000:,}.{thousandths % 1000:03d}"
+    """Return milli-GPU-seconds as GPU-hours with three decimals, halves rounded away from zero."""
+    thousandths = (2 * abs(mgpu_s) + 3_600) // 7_200
+    sign = "-" if mgpu_s < 0 and thousandths else ""
+    return f"{sign}{thousandths // 1000:,}.{thousandths % 1000:03d}"
 
 
 def money(nano: int) -> str:

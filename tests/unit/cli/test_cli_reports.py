@@ -539,9 +539,17 @@ def test_gpus(mgpu: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("mgpu_s", "text"),
-    [(0, "0.000"), (1_799, "0.000"), (1_800, "0.001"), (3_600_000_000, "1,000.000")],
+    [
+        (0, "0.000"),
+        (1_799, "0.000"),
+        (1_800, "0.001"),
+        (3_600_000_000, "1,000.000"),
+        (-1_799, "0.000"),
+        (-76_000_000, "-21.111"),
+    ],
 )
 def test_gpu_hours(mgpu_s: int, text: str) -> None:
+    """Planted: a sign that floors, so that -21.111 is shown as -22.889."""
     assert gpu_hours(mgpu_s) == text
 
 
