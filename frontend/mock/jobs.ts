@@ -100,6 +100,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     requeue_on: [],
     requeue_max: 10,
     cost_cap_nano: null,
+    cost: { cost_nano: 16_800_000_000, currency: "EUR" },
     signal_ahead_s: null,
     signals_shell_only: false,
     notes: [],

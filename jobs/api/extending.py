@@ -15,8 +15,7 @@ from rest_framework.views import APIView
 from billing.models import PriceMode
 from jobs.actions.extending import LONGEST_S, extend_job
 from jobs.api import serializers as shapes
-from jobs.api.rendering import Rights, detail_body, extension_body, written
-from jobs.reading.queries import get_content, get_dependencies, get_job, get_schedule
+from jobs.api.rendering import detail_body, extension_body, written
 from jobs.whatif.extension import ExtensionPlan, plan_extension
 from primitives.clock import SystemClock
 from primitives.errors import Conflict
@@ -135,21 +134,7 @@ class JobExtend(APIView):
         if plan.refusal:
             raise Conflict(plan.refusal)
         extend_job(job_id, plan.limit_s, before_s=plan.before_s, actor=actor, now=now)
-        view = get_job(job_id, actor=actor, now=now)
-        content = get_content(view, actor=actor, now=now)
-        rights = Rights(actor)
-        return Response(
-            written(
-                detail_body(
-                    view,
-                    content,
-                    get_dependencies(view),
-                    get_schedule(view),
-                    rights=rights,
-                    now=now,
-                )
-            )
-        )
+        return Response(written(detail_body(job_id, actor=actor, now=now)))
 
 
 def _plan(request: Request, job_id: UUID, actor: Actor, now: datetime) -> ExtensionPlan:

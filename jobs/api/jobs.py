@@ -29,10 +29,7 @@ from jobs.reading.explaining import explanation_of
 from jobs.reading.listing import JobFilter
 from jobs.reading.queries import (
     JobView,
-    get_content,
-    get_dependencies,
     get_job,
-    get_schedule,
     list_jobs,
     row_of,
 )
@@ -192,20 +189,7 @@ class JobDetail(APIView):
         """Return the job with its script, environment and dependencies."""
         refuse_unknown_parameters(request, set())
         actor, now = actor_from(request), SystemClock().now()
-        view = get_job(job_id, actor=actor, now=now)
-        content = get_content(view, actor=actor, now=now)
-        return Response(
-            written(
-                detail_body(
-                    view,
-                    content,
-                    get_dependencies(view),
-                    get_schedule(view),
-                    rights=Rights(actor),
-                    now=now,
-                )
-            )
-        )
+        return Response(written(detail_body(job_id, actor=actor, now=now)))
 
 
 class JobExplanation(APIView):
@@ -294,17 +278,4 @@ def _changed(request: Request, job_id: UUID, change: Callable[..., Job]) -> Resp
     actor, now = actor_from(request), SystemClock().now()
     refuse_body(request)
     change(job_id, actor=actor, now=now)
-    view = get_job(job_id, actor=actor, now=now)
-    content = get_content(view, actor=actor, now=now)
-    return Response(
-        written(
-            detail_body(
-                view,
-                content,
-                get_dependencies(view),
-                get_schedule(view),
-                rights=Rights(actor),
-                now=now,
-            )
-        )
-    )
+    return Response(written(detail_body(job_id, actor=actor, now=now)))

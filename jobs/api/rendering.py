@@ -9,17 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import orjson
 
 from jobs.access import may_read_content, may_see
 from jobs.lifecycle import FINAL, OPEN, WAITING
-from jobs.models import JobOrigin, JobState, Launch, Schedule
+from jobs.models import JobOrigin, JobState, Launch
 from jobs.queue.reason_documents import ISO, iso
+from jobs.reading.costs import cost_of_job
 from jobs.reading.endings import exit_code_meaning, ignored_notice
 from jobs.reading.explaining import waiting_explanation
 from jobs.reading.giving_back import beneficiary_of
-from jobs.reading.queries import AttemptRow, DependencyRow, JobContent, JobRow, JobView
+from jobs.reading.queries import (
+    AttemptRow,
+    DependencyRow,
+    JobRow,
+    JobView,
+    get_content,
+    get_dependencies,
+    get_job,
+    get_schedule,
+)
 from jobs.submission.job_arrays import ArrayView
 from jobs.submission.job_members import stored_by
 from jobs.whatif.budget_effects import BudgetEffect
@@ -108,24 +119,24 @@ def _cores(device: str, mgpu_per_node: int) -> dict[str, int]:
     return {"cpus_per_node": mgpu_per_node // MGPU_PER_GPU} if device == DeviceKind.CPU else {}
 
 
-def detail_body(
-    view: JobView,
-    content: JobContent,
-    dependencies: Sequence[DependencyRow],
-    schedule: Schedule | None,
-    *,
-    rights: Rights,
-    now: datetime,
-) -> dict[str, Any]:
-    """Return a job with its script and environment, as far as the caller may read them."""
+def detail_body(job_id: UUID, *, actor: Actor, now: datetime) -> dict[str, Any]:
+    """Return a job with its script, environment and cost, as far as the caller may see them.
+
+    Raises NotFound, whether the job is absent or not visible.
+    """
+    view = get_job(job_id, actor=actor, now=now)
+    content = get_content(view, actor=actor, now=now)
+    cost = cost_of_job(view.job, actor=actor, now=now)
+    schedule = get_schedule(view)
     return {
-        **job_body(view, rights=rights, now=now),
+        **job_body(view, rights=Rights(actor), now=now),
         "script": content.script,
         "environment": content.environment,
         "notes": content.notes,
         **content.stored,
+        "cost": None if cost is None else cost._asdict(),
         "schedule": None if schedule is None else {"id": schedule.pk, "name": schedule.name},
-        "depends_on": [_dependency_body(row, actor=rights.actor) for row in dependencies],
+        "depends_on": [_dependency_body(row, actor=actor) for row in get_dependencies(view)],
     }
 
 

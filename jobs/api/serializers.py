@@ -202,6 +202,13 @@ class JobUsageSerializer(serializers.Serializer[Any]):
     borrowed_mgpu_s = serializers.IntegerField()
 
 
+class JobCostSerializer(serializers.Serializer[Any]):
+    """The cost of a job so far, over all its attempts, as billed."""
+
+    cost_nano = serializers.IntegerField()
+    currency = serializers.CharField()
+
+
 class ArrayTaskSerializer(serializers.Serializer[Any]):
     """The array of a job, and its index there."""
 
@@ -309,6 +316,11 @@ class JobDetailSerializer(JobSerializer):
         help_text="null if the caller may not read it",
     )
     notes = NoteSerializer(many=True)
+    cost = JobCostSerializer(
+        allow_null=True,
+        help_text="null where there is no rate card, and for others than the owner without "
+        "view_costs",
+    )
     schedule = ScheduleOfJobSerializer(
         allow_null=True, help_text="The schedule that submitted it; null for other jobs"
     )

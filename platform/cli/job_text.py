@@ -108,7 +108,7 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("nodes", _nodes(attempt)),
             (f"borrowed {_devices(job)}", gpus(attempt["borrowed_mgpu"]) if attempt else None),
             ("stopped as", attempt.get("stop_reason")),
-            ("stopped at", attempt.get("grace_until")),
+            ("grace ends", attempt.get("grace_until")),
             ("stopped for", _made_room_for(job, attempt)),
             ("checkpoint", job["checkpoint_path"]),
             ("saved at", attempt.get("checkpoint_at")),
@@ -119,10 +119,16 @@ def print_job(job: Mapping[str, Any]) -> None:
                 f"{gpu_hours(usage['borrowed_mgpu_s'])} borrowed "
                 f"{DeviceKind(job['device']).singular}-hours",
             ),
+            ("cost so far", _cost(job)),
             *(("waits for", _waited_for(one)) for one in job.get("depends_on", ())),
             ("waits because", (job["explanation"] or {}).get("sentence")),
         ]
     )
+
+
+def _cost(job: Mapping[str, Any]) -> str | None:
+    cost = job.get("cost")
+    return cost and f"{money(cost['cost_nano'])} {cost['currency']}"
 
 
 def _schedule(job: Mapping[str, Any]) -> str | None:

@@ -5688,6 +5688,11 @@ export interface components {
         JobAttempts: {
             items: components["schemas"]["Attempt"][];
         };
+        /** @description The cost of a job so far, over all its attempts, as billed. */
+        JobCost: {
+            cost_nano: number;
+            currency: string;
+        };
         /** @description Decisions about one job, newest first. */
         JobDecisions: {
             items: components["schemas"]["Decision"][];
@@ -5711,6 +5716,8 @@ export interface components {
             checkpoint_path: string | null;
             /** @description The cluster that the job is pinned to */
             cluster: string | null;
+            /** @description null where there is no rate card, and for others than the owner without view_costs */
+            cost: components["schemas"]["JobCost"] | null;
             /** @description The charge at which the job is stopped, in nano-currency */
             cost_cap_nano: number | null;
             /** @description null: the default for its GPUs on that node. In a pool of CPU cores: `mgpu_per_node` in whole cores, rounded down */

@@ -15,7 +15,7 @@ import { Fact, Facts } from "../ui/Facts";
 import { NoPage, Page, PageLoading } from "../ui/Page";
 import { QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
-import { DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatCount, formatDuration, formatGpuCount, formatGpuHours, formatGpus } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatCount, formatDuration, formatGpuCount, formatGpuHours, formatGpus, formatMoney } from "../ui/units";
 import { JOB_TABS } from "./search";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
@@ -294,6 +294,7 @@ function PlanCard({ job }: { job: JobDetail }) {
             {formatGpuHours(guaranteed + borrowed)} {deviceTime(job.device, "h")}
             {borrowed > 0 && <div className="small faint">{formatGpuHours(borrowed)} of it borrowed</div>}
           </Fact>
+          {job.cost && <Fact name="Cost so far">{formatMoney(job.cost.cost_nano, job.cost.currency)}</Fact>}
           {job.started_at && (
             <Fact name="Started">
               <Time at={job.started_at} show="both" />
