@@ -63,7 +63,7 @@ def budgets_list(
         print_data(found, output)
         return
     if not found:
-        tell("No budgets yet.")
+        tell("There is no budget that you may see.")
         return
     print_table(
         ["NAME", "OF", "PERIOD", "LIMIT", "USED", "ON HOLD", "LEFT", "FORECAST", "AT 100 %"],

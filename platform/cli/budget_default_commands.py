@@ -38,7 +38,7 @@ def default_list(ctx: typer.Context, output: Output = Format.TABLE) -> None:
         print_data(found, output)
         return
     if not found:
-        tell("No default budgets yet.")
+        tell("There is no default budget that you may see.")
         return
     print_table(
         ["TEAMS BELOW", "NAME", "PERIOD", "LIMIT", "AT 100 %"],

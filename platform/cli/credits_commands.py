@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
 from cli.organizations import organization_named
-from cli.output import Format, gpus, plain, print_data, print_fields, print_table, tell
+from cli.output import Format, gpus, now_utc, plain, print_data, print_fields, print_table, tell
 from cli.submitting import seconds
 
 _POOLS_MAX = 1_000
@@ -90,8 +91,16 @@ def credits_list(
         squeeze="TEAM",
         keep_end=True,
     )
-    until = found["settled_until"]
-    tell(f"Settled until {plain(until)}." if until else "Nothing is settled yet.")
+    tell(_settled(found["settled_until"]))
+
+
+def _settled(until: str | None) -> str:
+    """Return until when use is settled. A new bank begins at the next quarter of an hour."""
+    if until is None:
+        return "Nothing is settled yet."
+    if datetime.fromisoformat(until) > now_utc():
+        return f"Use is settled from {plain(until)} on. Nothing is settled yet."
+    return f"Settled until {plain(until)}."
 
 
 @credits_app.command("statement")

@@ -35,7 +35,8 @@ def card_of(api: Api, organization: str | None) -> dict[str, Any]:
         names = ", ".join(str(card["organization"]) for card in matching[:10])
         raise CliError(f"Choose an organization with --organization: {names}.")
     raise CliError(
-        "No rate card is visible to you. Finance and administrators create one with "
+        "There is no rate card that you may see: prices are shown to people with the right "
+        "view_costs. Finance and administrators make a card with "
         "`tidegate prices set POOL CLASS PRICE --currency EUR`."
     )
 

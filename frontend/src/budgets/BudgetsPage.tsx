@@ -53,7 +53,7 @@ export function BudgetsPage() {
           label="budgets"
           lines={6}
           command={scope ? `tidegate budgets list --node ${scope}` : "tidegate budgets list"}
-          empty={<Empty>No budgets yet. People who manage quotas or prices make them.</Empty>}
+          empty={<Empty>There is no budget that you may see. People who manage quotas or prices make them.</Empty>}
         >
           {(items) => (
             <BudgetTable

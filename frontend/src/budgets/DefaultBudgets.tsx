@@ -36,7 +36,7 @@ export function DefaultBudgets({ scope, nodes }: { scope: string | undefined; no
       <QueryView query={defaults} loading={<Lines count={2} label="Loading default budgets" />}>
         {(found) =>
           found.length === 0 ? (
-            <Empty>No default budgets yet. A new team has no own budget.</Empty>
+            <Empty>There is no default budget that you may see. New teams get their own budgets from such defaults.</Empty>
           ) : (
             <DefaultTable defaults={found} onAsk={setAsked} />
           )

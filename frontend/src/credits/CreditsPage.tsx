@@ -163,7 +163,8 @@ function Lead({ credits, mine, pool }: { credits: PoolCredits; mine: TeamCredits
         "not settled yet"
       ) : (
         <>
-          settled until <Time at={credits.settled_until} show="exact" />
+          {Date.parse(credits.settled_until) > Date.now() ? "nothing settled yet; use is settled from" : "settled until"}{" "}
+          <Time at={credits.settled_until} show="exact" />
         </>
       )}
     </>

@@ -220,3 +220,27 @@ def test_a_history_ends_with_what_is_available_and_the_forecast(server: Server) 
         "On hold: 3.0 GPU-hours. Available: 11.0 GPU-hours.",
         "Forecast for 2026-11-30: 20.0 GPU-hours (15.0 to 25.0).",
     ]
+
+
+@pytest.mark.parametrize(
+    ("until", "said"),
+    [
+        (None, "Nothing is settled yet."),
+        ("2020-01-01T00:15:00Z", "Settled until 2020-01-01T00:15:00Z."),
+        (
+            "2999-01-01T00:15:00Z",
+            "Use is settled from 2999-01-01T00:15:00Z on. Nothing is settled yet.",
+        ),
+    ],
+)
+def test_a_new_bank_says_when_it_begins(server: Server, until: str | None, said: str) -> None:
+    """Planted: "Settled until" a time to come."""
+    server.routes["GET organizations"] = {"items": [{"slug": "ai-company"}], "next": None}
+    server.routes["GET credits"] = {
+        "is_on": True,
+        "settled_until": until,
+        "common_ugpu_s": 0,
+        "teams": [],
+    }
+    ran = server.run("credits", "list", "--pool", "h100")
+    assert said in (ran.out + ran.err).splitlines()

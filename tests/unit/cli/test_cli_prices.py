@@ -223,4 +223,4 @@ def test_what_cannot_be_compared_or_found_is_refused(server: Server) -> None:
     ran = server.run("prices", "list")
     assert ran.err == "Error: Choose an organization with --organization: ai-company, other.\n"
     server.routes["GET rate-cards"] = {"items": [], "next": None}
-    assert "No rate card is visible to you" in server.run("prices", "list").err
+    assert "There is no rate card that you may see" in server.run("prices", "list").err
