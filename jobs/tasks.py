@@ -9,6 +9,7 @@ from django.core.management import call_command
 
 from jobs.arbitration.recording import forget_old_cycles
 from jobs.execution.cost_caps import stop_at_cost_caps
+from jobs.execution.ending_soon import give_time_limit_notices
 from jobs.execution.retention import forget_ended_attempts, forget_old_reasons
 from jobs.recurring import runs
 from outbox.delivery import drop_delivered
@@ -41,6 +42,12 @@ def submit_due_runs() -> None:
 def stop_jobs_at_cost_caps() -> None:
     """Stop the running jobs whose charge has reached their cost cap."""
     stop_at_cost_caps(SystemClock().now())
+
+
+@shared_task
+def notify_of_time_limits() -> None:
+    """Tell owners of running jobs that reach their time limit soon."""
+    give_time_limit_notices(SystemClock().now())
 
 
 @shared_task

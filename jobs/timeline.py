@@ -1,29 +1,21 @@
-"""A job's timeline: its events, for its page and the API."""
+"""A job's timeline: its events, for its page and the API, and the notices of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
-from uuid import UUID
+from collections.abc import Iterable
 
 from bulk.inserting import insert_rows
+from jobs.happenings import Happening as Happening
+from jobs.job_notices import give_job_notices
 from jobs.models import JobEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One event of a job; `detail` is JSON."""
-
-    job_id: UUID
-    at: datetime
-    event: str
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-
 def record_events(happenings: Iterable[Happening]) -> None:
-    """Append events to the timelines, in the given order, in one statement."""
+    """Append events to the timelines, in the given order, and give the notices of them.
+
+    Must run in the transaction of the events.
+    """
+    happenings = list(happenings)
     insert_rows(
         JobEvent,
         [
@@ -32,3 +24,4 @@ def record_events(happenings: Iterable[Happening]) -> None:
         ],
         returns_keys=False,
     )
+    give_job_notices(happenings)

@@ -29,6 +29,7 @@ from quotas.envelope import EnvelopeBroken, Family
 from quotas.locks import lock_quotas
 from quotas.models import Quota, QuotaChange
 from quotas.policies import ensure_rules
+from quotas.quota_notices import give_quota_notices
 from tenants.access import PLATFORM, Actor, get_visible, visible_node
 from tenants.models import Node
 from tenants.names import clean_name
@@ -74,7 +75,7 @@ def values_of(quota: Quota) -> dict[str, Any]:
 
 def editable_fields(actor: Actor, node: Node) -> tuple[str, ...]:
     """Return which settings of a quota at `node` the actor may change, by their API names."""
-    if actor.holds(Permission.MANAGE_QUOTA, _parent_path(node)):
+    if actor.holds(Permission.MANAGE_QUOTA, parent_path(node)):
         return (
             "guaranteed_mgpu",
             "guaranteed_percent",
@@ -296,7 +297,7 @@ def named_pool(name: str) -> Pool:
     return pools[name]
 
 
-def _parent_path(node: Node) -> str:
+def parent_path(node: Node) -> str:
     """Return the parent's path, or PLATFORM above an organization."""
     above, slash, _ = node.path.rstrip("/").rpartition("/")
     return above + slash or PLATFORM
@@ -312,7 +313,7 @@ def _lacking(where: str, to_do: str) -> Forbidden:
 
 def require_parents_right(actor: Actor, node: Node, to_do: str) -> None:
     """Raise Forbidden unless the actor has `manage_quota` on the parent of `node`."""
-    above = _parent_path(node)
+    above = parent_path(node)
     if not actor.holds(Permission.MANAGE_QUOTA, above):
         where = above.rstrip("/") or "the platform"
         raise _lacking(where, f"{to_do} ({node.display_path})")
@@ -426,6 +427,7 @@ def _store(
             request_id=current_request_id(),
         )
     let_the_database_check()
+    give_quota_notices(changed, before, actor=actor, reason=reason, now=now)
     organization = edited[0].node.organization_id
     publish("quotas", ids=[each.pk for each in changed], organization_id=organization)
     wake("arbiter")

@@ -25,6 +25,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from audit.recording import record
 from live.publishing import publish
+from notices.second_person import tell_deciders, tell_requester
 from primitives.errors import (
     Conflict,
     FieldError,
@@ -41,6 +42,7 @@ from quotas.administration import (
     edit_together,
     may_make,
     named_refusals,
+    parent_path,
     require_edit,
     require_rights,
     settle_together,
@@ -49,6 +51,7 @@ from quotas.administration import (
 from quotas.envelope import Family
 from quotas.locks import lock_quotas
 from quotas.models import PlannedChange, PlannedEdit, PlannedStatus, Quota
+from quotas.quota_notices import request_of
 from tenants.access import Actor, actor_of, get_visible, under, visible
 from tenants.models import Node
 from tenants.names import clean_name
@@ -255,7 +258,20 @@ def draft_change(
         for quota_id, edit in edits
     )
     _note(planned, "drafted", actor=actor, now=now, edits=len(edits))
+    _ask_for_approval(planned, actor=actor, now=now)
     return planned
+
+
+def _ask_for_approval(planned: PlannedChange, *, actor: Actor, now: datetime) -> None:
+    """Tell those who may apply a draft, unless its author may."""
+    edits = edits_of(planned)
+    if may_apply(actor, planned, edits):
+        return
+    # The guarantee of a node is a matter of its parent.
+    is_of_itself = any(edit.quota.node_id == planned.node_id for edit in edits)
+    path = parent_path(planned.node) if is_of_itself else planned.node.path
+    request = request_of(planned)
+    tell_deciders(request, Permission.MANAGE_QUOTA, path, at=now, deadline=planned.expires_at)
 
 
 def families_of(planned: PlannedChange, *, is_locked: bool) -> Iterator[Family]:
@@ -605,3 +621,6 @@ def _note(
         ids=[planned.pk] if is_history else (),
         organization_id=planned.node.organization_id,
     )
+    if act != "drafted":
+        by_id = None if actor is None else actor.user.pk
+        tell_requester(request_of(planned), act, planned.note, by_id=by_id, at=now)

@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, Session, TreeNode } from "../src/api/types";
+import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, Notice, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, Session, TreeNode } from "../src/api/types";
 import { theGroups, theMoves } from "./groups.ts";
 import {
   aChargeback,
@@ -28,6 +28,7 @@ import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts"
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { may } from "../src/session/access.ts";
 import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
+import { answerNotices, theNotices } from "./notices.ts";
 import { codes, periods, statements } from "./periods.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
@@ -48,6 +49,7 @@ export interface Company {
   scheduler: Scheduler;
   quarantine: Quarantine;
   cards: RateCard[];
+  notices: Notice[];
 }
 
 const NO_QUARANTINE: Quarantine = {
@@ -61,7 +63,7 @@ const NO_QUARANTINE: Quarantine = {
 };
 
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), bank: theCreditBank(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, cards: [aRateCard()], ...change };
+  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), bank: theCreditBank(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, cards: [aRateCard()], notices: theNotices(), ...change };
 }
 
 function isWithin(path: string, above: string | null): boolean {
@@ -279,6 +281,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return request.method === "POST" ? { status: 201, body: anExport() } : page(theExports(), request.query);
     case "schedules":
       return schedules(request, id, action);
+    case "notices":
+      return answerNotices(request, company.notices, id);
     case "audit-events":
       return auditEvents(request);
   }

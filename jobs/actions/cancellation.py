@@ -103,7 +103,7 @@ def cancel_locked(
     close_dependencies([job.id for job in ended], now)
     record_events(
         [
-            *(Happening(job.id, now, "cancelled", {}) for job in ended),
+            *(Happening(job.id, now, "cancelled", {"by": actor.user.username}) for job in ended),
             *(
                 Happening(job.id, now, "cancel_requested", {"by": actor.user.username})
                 for job in asked

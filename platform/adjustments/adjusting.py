@@ -310,6 +310,8 @@ def _note(adjustment: Adjustment, act: str, *, actor: Actor | None, now: datetim
             "reason": adjustment.reason,
             "note": adjustment.note,
         },
+        amount_nano=adjustment.amount_nano,
+        deadline=adjustment.expires_at,
         actor=actor,
         now=now,
     )

@@ -283,6 +283,8 @@ def _note(dispute: Dispute, act: str, *, actor: Actor, now: datetime) -> None:
             "reason": dispute.reason,
             "note": dispute.note,
         },
+        amount_nano=dispute.charged_nano,
+        deadline=None,
         actor=actor,
         now=now,
     )

@@ -8,11 +8,17 @@ from typing import Any
 from audit.recording import record
 from billing.models import RateCard
 from live.publishing import COSTS, publish
+from notices.second_person import Request, tell_deciders, tell_requester
 from primitives.errors import Conflict, Forbidden
+from primitives.units import NANO_PER_UNIT, cents_text, div_half_even
 from tenants.access import Actor
 from tenants.models import Node
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
+
+#: Acts that begin a request, and acts that end it.
+_ASKED = frozenset({"asked", "opened"})
+_DECIDED = frozenset({"approved", "accepted", "rejected", "declined", "withdrawn", "expired"})
 
 
 def may_decide(actor: Actor, organization: Node) -> bool:
@@ -44,13 +50,20 @@ def note_act(
     subject: Any,
     detail: dict[str, Any],
     *,
+    amount_nano: int,
+    deadline: datetime | None,
     actor: Actor | None,
     now: datetime,
 ) -> None:
-    """Record the audit event of a change of an adjustment or dispute, and hint at it."""
+    """Record the audit event of a change of an adjustment or dispute, and tell whom it concerns.
+
+    Finance is told of a new one that it must decide, until `deadline` if there is one. The person
+    who asked is told of the decision.
+    """
+    kind, act = action.split(".")
     record(
         action=action,
-        subject_kind=action.split(".")[0],
+        subject_kind=kind,
         subject_id=subject.pk,
         now=now,
         actor_id=None if actor is None else actor.user.pk,
@@ -61,3 +74,17 @@ def note_act(
         request_id=current_request_id(),
     )
     publish("reports", organization_id=subject.organization_id, audience=COSTS)
+    amount = cents_text(div_half_even(amount_nano, NANO_PER_UNIT // 100))
+    request = Request(
+        kind=kind,
+        id=subject.pk,
+        called=f"The {kind} about {amount} {subject.currency} of {subject.team.display_path}",
+        link="/adjustments",
+        asked_by_id=subject.asked_by_id,
+    )
+    if act in _ASKED:
+        path = subject.organization.path
+        tell_deciders(request, Permission.MANAGE_PRICES, path, at=now, deadline=deadline)
+    elif act in _DECIDED:
+        by_id = None if actor is None else actor.user.pk
+        tell_requester(request, act, subject.note, by_id=by_id, at=now)

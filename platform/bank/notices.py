@@ -1,7 +1,7 @@
 """Notices of earnings that expire soon: 30, 7 and 1 days before, once each (R-93).
 
-A notice is stored, listed in the team's statement and recorded in the audit log. Channels that
-reach people read it there.
+A notice is stored, listed in the team's statement and recorded in the audit log. The people who
+manage the team's quotas get it, too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from audit.recording import record as record_event
+from bank.amounts import hours_text
 from bank.models import CreditNotice
 from live.publishing import publish
+from notices.giving import NewNotice
+from notices.giving import give_notices as give_to_people
+from notices.models import NoticeEvent
+from notices.recipients import nearest_people_of
 from tenants.models import Node
+from tenants.roles import Permission
 
 #: Days before the expiry at which a team gets a notice, the last one first.
 NOTICE_DAYS = (1, 7, 30)
@@ -40,7 +46,9 @@ def give_notices(now: datetime) -> int:
         )
         due = cursor.fetchall()
     teams = Node.objects.select_related("organization").in_bulk({row[1] for row in due})
+    people = nearest_people_of(Permission.MANAGE_QUOTA, [team.path for team in teams.values()])
     given: set[UUID] = set()
+    told: list[NewNotice] = []
     for credit_pool_id, team_id, expires_at, amount, days, pool in due:
         CreditNotice.objects.create(
             credit_pool_id=credit_pool_id,
@@ -66,6 +74,22 @@ def give_notices(now: datetime) -> int:
                 "days": days,
             },
         )
+        told += [
+            NewNotice(
+                user_id=user_id,
+                event=NoticeEvent.CREDITS_EXPIRING,
+                key=f"credits:{credit_pool_id}:{team_id}:{expires_at.isoformat()}:{days}",
+                subject_kind="team",
+                subject_id=team_id,
+                sentence=f"{hours_text(amount)} GPU-hours of credits of {team.display_path} in "
+                f"pool {pool} expire within {days} {'day' if days == 1 else 'days'}.",
+                link=f"/credits?team={team.display_path}&pool={pool}",
+                at=now,
+                deadline=expires_at,
+            )
+            for user_id in people[team.path]
+        ]
+    give_to_people(told)
     for organization_id in sorted(given):
         publish("quotas", organization_id=organization_id)
     return len(due)

@@ -25,6 +25,7 @@ from ledger.models import Account as LedgerAccount
 from ledger.models import TransferState
 from ledger.transfers import NewTransfer, find_transfers, is_pending, record, resolution_of
 from live.publishing import publish
+from notices.second_person import Request, tell_deciders, tell_requester
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
 from quotas.models import Quota
 from tenants.access import Actor, get_visible, require, visible
@@ -361,6 +362,21 @@ def _note(transfer: CreditTransfer, act: str, *, actor: Actor | None, now: datet
         request_id=current_request_id(),
     )
     publish("quotas", organization_id=credit_pool.organization_id, wake="arbiter")
+    request = Request(
+        kind="credit_transfer",
+        id=transfer.pk,
+        called=f"The transfer of {hours_text(transfer.amount)} GPU-hours of credits from "
+        f"{transfer.sender.display_path} to {transfer.recipient.display_path}",
+        link=f"/credits?team={transfer.recipient.display_path}",
+        asked_by_id=transfer.asked_by_id,
+    )
+    if act == "asked":
+        assert transfer.recipient.parent is not None
+        path = transfer.recipient.parent.path
+        tell_deciders(request, Permission.MANAGE_QUOTA, path, at=now, deadline=transfer.expires_at)
+    elif act != "done":
+        by_id = None if actor is None else actor.user.pk
+        tell_requester(request, act, transfer.note, by_id=by_id, at=now)
 
 
 # -- rows -----------------------------------------------------------------------------------

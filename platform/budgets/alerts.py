@@ -10,7 +10,11 @@ from zoneinfo import ZoneInfo
 from audit.recording import record
 from budgets.models import AlertKind, Budget, BudgetAlert, BudgetState, WindowKind
 from live.publishing import publish
+from notices.giving import NewNotice, give_notices
+from notices.models import NoticeEvent
+from notices.recipients import nearest_people_of
 from primitives.days import midnight
+from tenants.roles import Permission
 
 #: Percentages of use with holds at which a budget alerts.
 ALERTS_AT = (50, 80, 90, 100)
@@ -51,6 +55,7 @@ def alert(
         if (one.budget_id, one.window_start, one.kind, one.percent, one.limit) not in known
     ]
     BudgetAlert.objects.bulk_create(new)
+    give_notices(_notices(new))
     organizations: set[UUID] = set()
     for one in new:
         organizations.add(one.budget.organization_id)
@@ -71,6 +76,34 @@ def alert(
         )
     for organization in organizations:
         publish("reports", organization_id=organization)
+
+
+def _notices(alerts: Sequence[BudgetAlert]) -> Iterator[NewNotice]:
+    """Yield the notices for those who manage the node's quotas, and for the user of the budget."""
+    paths = {alert.budget.node.path for alert in alerts}
+    people = nearest_people_of(Permission.MANAGE_QUOTA, paths)
+    for alert in alerts:
+        budget = alert.budget
+        told = set(people[budget.node.path])
+        if budget.user_id is not None:
+            told.add(budget.user_id)
+        reached = (
+            f"has reached {alert.percent} % of its limit"
+            if alert.kind == AlertKind.USED
+            else "is forecast to reach its limit"
+        )
+        for user_id in told:
+            yield NewNotice(
+                user_id=user_id,
+                event=NoticeEvent.BUDGET_ALERT,
+                key=f"budget:{budget.pk}:{alert.window_start.isoformat()}:{alert.kind}:"
+                f"{alert.percent}:{alert.limit}",
+                subject_kind="budget",
+                subject_id=budget.pk,
+                sentence=f"The budget {budget.name} of {budget.node.display_path} {reached}.",
+                link=f"/budgets?scope={budget.node.display_path}",
+                at=alert.at,
+            )
 
 
 def _reached(budget: Budget, state: BudgetState) -> Iterator[tuple[AlertKind, int, int]]:

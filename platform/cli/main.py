@@ -29,6 +29,7 @@ from cli.extend_command import extend
 from cli.focus_command import focus_app
 from cli.limit_commands import limits_app
 from cli.logs_command import logs
+from cli.notices_command import notices
 from cli.organization_commands import organization_app
 from cli.periods_commands import periods_app
 from cli.policy_commands import policy_app
@@ -101,6 +102,7 @@ app.command()(extend)
 app.command()(decisions)
 app.command()(today)
 app.command()(audit)
+app.command()(notices)
 app.command()(replay)
 app.command()(simulate)
 app.command()(account_commands.version)

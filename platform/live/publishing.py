@@ -18,8 +18,8 @@ from django.db import connection
 
 from live.waking import channel_of
 
-Topic = Literal["jobs", "quotas", "clusters", "reports"]
-TOPICS: tuple[Topic, ...] = ("jobs", "quotas", "clusters", "reports")
+Topic = Literal["jobs", "quotas", "clusters", "reports", "notices"]
+TOPICS: tuple[Topic, ...] = ("jobs", "quotas", "clusters", "reports", "notices")
 #: Internal: the rights or sessions of a person changed. Pages never receive this topic.
 RIGHTS = "rights"
 
@@ -30,6 +30,8 @@ JOBS_PER_NOTICE = 150
 EVERYBODY = "everybody"
 #: Platform administrators. They receive hints for every organization.
 PLATFORM = "platform"
+#: The beginning of the audience of one person.
+PERSON = "person-"
 #: All users who may see costs anywhere.
 COSTS = "costs"
 
@@ -60,6 +62,13 @@ def publish(
     _notify([{"topic": topic, "ids": part, "to": to} for part in parts], wake)
 
 
+def publish_to_people(topic: Topic, user_ids: Iterable[UUID]) -> None:
+    """Send a hint at commit to the open pages of these people, and to nobody else."""
+    people = sorted(map(person, set(user_ids)))
+    if people:
+        _notify([{"topic": topic, "ids": [], "to": to} for to in people], None)
+
+
 def publish_rights(user_id: UUID) -> None:
     """Make the open sockets of a person check its session and rights again, at commit."""
     _notify([{"topic": RIGHTS, "ids": [], "to": person(user_id)}], None)
@@ -77,7 +86,7 @@ def _notify(payloads: Sequence[dict[str, object]], wake: str | None) -> None:
 
 def person(user_id: UUID) -> str:
     """Return the audience of one person."""
-    return f"person-{user_id}"
+    return f"{PERSON}{user_id}"
 
 
 def readers_below(prefix: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from channels.layers import get_channel_layer
 
-from live.publishing import CHANNEL, COSTS, EVERYBODY, PLATFORM, RIGHTS, group_of
+from live.publishing import CHANNEL, COSTS, EVERYBODY, PERSON, PLATFORM, group_of
 from live.waking import dedicated_connection
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def _with_platform(hints: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the hints, and those of organizations a second time for platform administrators."""
     for audience, topic in hints:
         yield audience, topic
-        if topic != RIGHTS and audience not in {EVERYBODY, COSTS}:
+        if audience not in {EVERYBODY, COSTS} and not audience.startswith(PERSON):
             yield PLATFORM, topic
 
 

@@ -19,13 +19,16 @@ from adjustments.models import Adjustment
 from audit.recording import record
 from billing.models import PriceMode
 from live.publishing import COSTS, publish
+from notices.giving import NewNotice, give_notices
+from notices.models import NoticeEvent
+from notices.recipients import nearest_people
 from periods.closing import one_month, organization_of
 from periods.code_book import code_book
 from periods.models import BillingPeriod
 from periods.posting import NANO_PER_CENT, post_credit_note, post_statements
 from periods.statement_models import Statement, StatementKind, StatementLine
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
-from primitives.units import DeviceKind, div_half_even
+from primitives.units import DeviceKind, cents_text, div_half_even
 from tenants.access import Actor
 from tenants.models import Node, NodeKind
 from tenants.places import nodes_by_path, path_at
@@ -195,7 +198,30 @@ def issue_statements(
             _tell("statement.issued", statement, actor, now)
             issued.append(statement)
         post_statements(issued, now=now)
+        _give_notices(issued, month, actor=actor, now=now)
     return issued
+
+
+def _give_notices(issued: Sequence[Statement], month: str, *, actor: Actor, now: datetime) -> None:
+    """Tell the others who manage the organization's charges that statements are ready."""
+    organization, currency = issued[0].organization, issued[0].currency
+    total = cents_text(sum(statement.total_cents for statement in issued))
+    statements = "1 statement" if len(issued) == 1 else f"{len(issued)} statements"
+    people = nearest_people(Permission.MANAGE_PRICES, organization.path, without=actor.user.pk)
+    give_notices(
+        NewNotice(
+            user_id=user_id,
+            event=NoticeEvent.STATEMENT_READY,
+            key=f"statement:{issued[0].pk}",
+            subject_kind="period",
+            subject_id=issued[0].period_id,
+            sentence=f"{organization.display_path} has {statements} of {month} over {total} "
+            f"{currency}.",
+            link=f"/periods?month={month}",
+            at=now,
+        )
+        for user_id in people
+    )
 
 
 def credit_statement(statement_id: UUID, reason: str, *, actor: Actor, now: datetime) -> Statement:

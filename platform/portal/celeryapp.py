@@ -29,6 +29,7 @@ app.conf.beat_schedule = {
     "drop-what-is-done": _every(300.0, "jobs.tasks.drop_what_is_done"),
     "forget-old-attempts": _every(300.0, "jobs.tasks.forget_old_attempts"),
     "carry-out-planned-changes": _every(15.0, "quotas.tasks.carry_out_planned_changes"),
+    "notify-of-silent-clusters": _every(60.0, "quotas.tasks.notify_of_silent_clusters"),
     "void-expired-transfers": _every(60.0, "ledger.tasks.void_expired_transfers"),
     "check-ledgers": _every(86_400.0, "ledger.tasks.check_ledgers"),
     "evaluate-budgets": _every(30.0, "budgets.tasks.evaluate_budgets"),
@@ -39,7 +40,10 @@ app.conf.beat_schedule = {
     "audit-charges": _every(86_400.0, "exports.tasks.audit_charges"),
     "drop-old-exports": _every(3600.0, "exports.tasks.drop_old_exports"),
     "submit-due-runs": _every(15.0, "jobs.tasks.submit_due_runs"),
+    "notify-of-time-limits": _every(60.0, "jobs.tasks.notify_of_time_limits"),
     "stop-jobs-at-cost-caps": _every(30.0, "jobs.tasks.stop_jobs_at_cost_caps"),
+    "drop-old-notices": _every(3600.0, "notices.tasks.drop_old_notices"),
+    "notify-of-expiring-tokens": _every(3600.0, "notices.tasks.notify_of_expiring_tokens"),
     "drop-old-sessions": _every(3600.0, "jobs.tasks.drop_old_sessions"),
 }
 

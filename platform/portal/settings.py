@@ -177,6 +177,7 @@ INSTALLED_APPS = [
     "ledger",
     "tenants",
     "clusters",
+    "notices",
     "quotas",
     "bank",
     "budgets",

@@ -9,6 +9,7 @@ from portal import metrics, organization_views, views
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/organizations", organization_views.Organizations.as_view()),
     path("api/v1/", include("tenants.api.urls")),
+    path("api/v1/", include("notices.api.urls")),
     path("api/v1/", include("quotas.api.urls")),
     path("api/v1/", include("billing.api.urls")),
     path("api/v1/", include("bank.api.urls")),

@@ -21,6 +21,7 @@ from builders.cast import Cast, a_cast
 from builders.credit_builders import a_pending_transfer
 from builders.export_builders import a_delivery, a_delivery_schedule, an_export
 from builders.job_builders import a_job, an_array
+from builders.notice_builders import a_notice
 from builders.period_builders import (
     an_accounting_code,
     an_empty_closed_month,
@@ -121,6 +122,7 @@ def a_world() -> World:
         "user_id": cast.bob.pk,
         "grant_id": cast.grant_of(cast.bob).pk,
         "token_id": token.pk,
+        "notice_id": a_notice(cast.bob).pk,
         "pool_id": company.pool.pk,
         "nodes/node_id": company.cluster.nodes.earliest("name").pk,
         "cluster_id": company.cluster.pk,

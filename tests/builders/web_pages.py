@@ -61,6 +61,7 @@ PAGES = {
     "/decisions/$cycleId": ["/decisions/CYCLE"],
     "/access": ["/access"],
     "/set-password": ["/set-password"],
+    "/notices": ["/notices"],
     "/audit": ["/audit"],
     "/people": ["/people"],
 }

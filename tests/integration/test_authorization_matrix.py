@@ -137,6 +137,13 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 201 201 201 201 201 201 201 201 201 201",
         {"name": "new", "scopes": ["read"], "expires_in_days": 1},
     ),
+    # Everybody has an inbox of their own. The notice is bob's.
+    ("GET", "notices"): a_case(CUT_TO_ALL),
+    ("GET", "notices/unread"): a_case(CUT_TO_ALL),
+    ("POST", "notices/read"): a_case(CUT_TO_ALL, {}),
+    ("POST", "notices/<uuid:notice_id>/read"): a_case(
+        "401 404 404 404 404 404 200 404 404 404 404"
+    ),
     # A token of a person is ended by who manages them, and replaced by its owner only.
     ("DELETE", "tokens/<uuid:token_id>"): a_case("401 204 204 404 404 404 204 404 404 404 404"),
     ("POST", "tokens/<uuid:token_id>/rotate"): a_case(

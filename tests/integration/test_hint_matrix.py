@@ -33,6 +33,7 @@ from live.publishing import (
     PLATFORM,
     group_of,
     publish,
+    publish_to_people,
 )
 from live.relay import Relay
 from live.waking import dedicated_connection
@@ -68,6 +69,7 @@ TABLE: dict[str, str] = {
     "prices of the organization": (
         "root alice research_admin production_admin nlp_lead bob finance auditor"
     ),
+    "a notice of bob": "bob",
     "a job that is gone": "",
 }
 
@@ -160,6 +162,7 @@ def changes_of(company: Company, cast: Cast) -> dict[str, Callable[[], object]]:
         ),
         "a reconciliation": lambda: publish("reports", organization_id=None, audience=COSTS),
         "prices of the organization": lambda: publish("reports", organization_id=ours),
+        "a notice of bob": lambda: publish_to_people("notices", [cast.bob.pk]),
         "a job that is gone": of(gone),
     }
 

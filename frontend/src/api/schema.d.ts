@@ -1510,6 +1510,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your notices, newest first
+         * @description Notices are kept for 90 days, at most 1,000 for each person.
+         */
+        get: operations["list_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notices/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark all your notices as read
+         * @description With `through`, notices that are newer than that one stay unread.
+         */
+        post: operations["read_all_notices"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notices/unread": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count your unread notices
+         * @description Count the unread notices.
+         */
+        get: operations["count_unread_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notices/{notice_id}/read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark a notice as read
+         * @description Repeating it changes nothing.
+         */
+        post: operations["read_notice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/organizations": {
         parameters: {
             query?: never;
@@ -4973,6 +5053,26 @@ export interface components {
             latest: string | null;
             method: string;
         };
+        /**
+         * @description * `job_started` - Job Started
+         *     * `job_ended` - Job Ended
+         *     * `job_failed` - Job Failed
+         *     * `job_preempting` - Job Preempting
+         *     * `job_requeued` - Job Requeued
+         *     * `job_held` - Job Held
+         *     * `time_limit_near` - Time Limit Near
+         *     * `team_preempted` - Team Preempted
+         *     * `budget_alert` - Budget Alert
+         *     * `credits_expiring` - Credits Expiring
+         *     * `statement_ready` - Statement Ready
+         *     * `decision_waiting` - Decision Waiting
+         *     * `request_decided` - Request Decided
+         *     * `quota_changed` - Quota Changed
+         *     * `token_expiring` - Token Expiring
+         *     * `cluster_stale` - Cluster Stale
+         * @enum {string}
+         */
+        EventEnum: "job_started" | "job_ended" | "job_failed" | "job_preempting" | "job_requeued" | "job_held" | "time_limit_near" | "team_preempted" | "budget_alert" | "credits_expiring" | "statement_ready" | "decision_waiting" | "request_decided" | "quota_changed" | "token_expiring" | "cluster_stale";
         /** @description Earnings that are not spent yet. */
         Expiring: {
             amount_ugpu_s: number;
@@ -6613,6 +6713,34 @@ export interface components {
             text: string;
             verdict: components["schemas"]["VerdictEnum"];
         };
+        /** @description An event that the caller is told of. */
+        Notice: {
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
+            at: string;
+            /**
+             * Format: date-time
+             * @description The time by which to act, if there is one
+             */
+            deadline: string | null;
+            event: components["schemas"]["EventEnum"];
+            /** Format: uuid */
+            readonly id: string;
+            /** @description Path of the page that shows more */
+            link: string;
+            /**
+             * Format: date-time
+             * @description When the caller read it; null: unread
+             */
+            read_at: string | null;
+            sentence: string;
+            /** @description Id of the object */
+            subject_id: string;
+            /** @description Kind of the object, such as job */
+            subject_kind: string;
+        };
         /**
          * @description * `reports_checkpoints` - reports_checkpoints
          *     * `has_checkpoint_path` - has_checkpoint_path
@@ -6620,8 +6748,21 @@ export interface components {
          * @enum {string}
          */
         NoticeHandlingEnum: "reports_checkpoints" | "has_checkpoint_path" | "asks_for_signal";
+        NoticePage: {
+            items: components["schemas"]["Notice"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @enum {string} */
         NoticeSignalEnum: "TERM" | "USR1" | "USR2" | "INT" | "HUP";
+        /** @description The notices to mark as read. */
+        NoticesReadRequest: {
+            /**
+             * Format: uuid
+             * @description The newest notice to mark. Default: all are marked
+             */
+            through?: string | null;
+        };
         NullEnum: null;
         /** @description The reason why a job that accepts several pools does not start in one of them. */
         Obstacle: {
@@ -8893,6 +9034,10 @@ export interface components {
          * @enum {string}
          */
         UnitEnum: "department" | "team";
+        /** @description The number of unread notices. */
+        UnreadCount: {
+            unread: number;
+        };
         /** @description A person or service account. */
         User: {
             /** Format: date-time */
@@ -14488,6 +14633,189 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_notices: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Only of these events */
+                event?: ("job_started" | "job_ended" | "job_failed" | "job_preempting" | "job_requeued" | "job_held" | "time_limit_near" | "team_preempted" | "budget_alert" | "credits_expiring" | "statement_ready" | "decision_waiting" | "request_decided" | "quota_changed" | "token_expiring" | "cluster_stale")[];
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Only of the object with this id */
+                subject_id?: string;
+                /** @description Only of this kind of object, such as job */
+                subject_kind?: string;
+                /** @description Only unread ones */
+                unread?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NoticePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_all_notices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["NoticesReadRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnreadCount"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    count_unread_notices: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnreadCount"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_notice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                notice_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notice"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

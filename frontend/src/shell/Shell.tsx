@@ -8,6 +8,7 @@ import { client, unwrap } from "../api/client";
 import type { LiveState } from "../api/live";
 import { sessionQuery } from "../api/queries";
 import type { Session } from "../api/types";
+import { Bell } from "../notices/Bell";
 import { may, type Permission } from "../session/access";
 import { FirstPassword } from "../session/FirstPassword";
 import { forgetAllButSession } from "../session/forget";
@@ -135,6 +136,7 @@ function Frame({ session }: { session: Session }) {
             <span className="hide" title="Times are shown in this zone">
               {zoneName(new Date()).replace(/ .*/, "")}
             </span>
+            <Bell />
             <ThemeMenu />
             <UserMenu session={session} onHelp={help.open} />
           </div>

@@ -17,6 +17,7 @@ import { addClusterSearch, clusterSearch } from "../clusters/search";
 import { creditsSearch } from "../credits/search";
 import { pricesSearch } from "../prices/search";
 import { decisionsSearch } from "../decisions/search";
+import { noticesSearch } from "../notices/search";
 import { jobSearch, jobsSearch } from "../jobs/search";
 import { peopleSearch } from "../people/search";
 import { periodsSearch } from "../periods/search";
@@ -238,6 +239,13 @@ const accessRoute = createRoute({
   component: lazyRouteComponent(() => import("../access/AccessPage"), "AccessPage"),
 });
 
+const noticesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/notices",
+  validateSearch: noticesSearch,
+  component: lazyRouteComponent(() => import("../notices/NoticesPage"), "NoticesPage"),
+});
+
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/audit",
@@ -286,6 +294,7 @@ const routeTree = rootRoute.addChildren([
     decisionsRoute,
     cycleRoute,
     accessRoute,
+    noticesRoute,
     auditRoute,
     schedulesRoute,
     scheduleRoute,

@@ -1,0 +1,57 @@
+import { useRouter } from "@tanstack/react-router";
+import type { MouseEvent } from "react";
+
+import type { Notice } from "../api/types";
+import { Countdown, Time } from "../ui/Time";
+import { useNowMs } from "../ui/now";
+import { EVENT_WORDS } from "./words";
+import "./notices.css";
+
+/** Deadlines that are closer than this are counted down. */
+const COUNTED_MS = 3_600_000;
+
+/** A notice: its sentence, which links to its page, its event and its time. */
+export function NoticeLine({ notice, onOpen }: { notice: Notice; onOpen: (notice: Notice) => void }) {
+  const router = useRouter();
+  const open = (event: MouseEvent) => {
+    onOpen(notice);
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    void router.navigate({ href: notice.link });
+  };
+  const isUnread = notice.read_at === null;
+  return (
+    <div className={isUnread ? "notice unread" : "notice"}>
+      {isUnread && <span className="visually-hidden">Unread: </span>}
+      <a href={notice.link} onClick={open}>
+        {notice.sentence}
+      </a>
+      <div className="small dim">
+        {EVENT_WORDS[notice.event]} · <Time at={notice.at} />
+        <Deadline notice={notice} />
+      </div>
+    </div>
+  );
+}
+
+/** The time left to act. Nothing once the deadline has passed. */
+function Deadline({ notice: { deadline } }: { notice: Notice }) {
+  const now = useNowMs();
+  if (deadline === null) return null;
+  const leftMs = new Date(deadline).getTime() - now;
+  if (leftMs <= 0) return null;
+  return (
+    <>
+      {" · "}
+      {leftMs <= COUNTED_MS ? (
+        <span className="notice-deadline">
+          ▲ <Countdown until={deadline} /> left
+        </span>
+      ) : (
+        <>
+          until <Time at={deadline} show="exact" />
+        </>
+      )}
+    </>
+  );
+}

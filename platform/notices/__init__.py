@@ -1,0 +1,1 @@
+"""Notices to people about jobs, teams, budgets and requests, and their inbox."""
