@@ -86,6 +86,8 @@ export function aStatement(number: number, change: Partial<Statement> = {}): Sta
     month: "2026-10",
     unit: `${ORGANIZATION}/research`,
     unit_name: "Research",
+    organization_name: "AI Company",
+    provider: "Tidegate",
     currency: "EUR",
     total_cents: 21_117_600,
     line_count: 4,

@@ -59,7 +59,7 @@ def invoice_detail(billing: Billing) -> Sequence[Column]:
         text("InvoiceId", lambda one: one.line.statement.number),
         time("InvoiceIssueDate", lambda one: one.line.statement.issued_at),
         text("InvoiceIssueStatus", lambda one: "Issued"),
-        text("InvoiceIssuerName", lambda one: billing.provider),
+        text("InvoiceIssuerName", lambda one: one.line.statement.provider),
         time("PaymentDueDate", lambda one: _due_at(one.line.statement)),
         text("PaymentTerms", lambda one: one.line.statement.terms or _NO_TERMS),
         text("ReferenceInvoiceId", lambda one: _original(one.line.statement).number),

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -49,7 +48,7 @@ def document_of(statement: Statement) -> dict[str, Any]:
     is_credit = statement.kind == StatementKind.CREDIT_NOTE
     facts = [
         ("Number", statement.number),
-        ("Organization", statement.organization.name),
+        ("Organization", statement.organization_name),
         ("Unit", f"{statement.unit_name} ({statement.unit_path})"),
         ("Month", f"{statement.period.month:%Y-%m} ({statement.period.time_zone})"),
         ("Issued", f"{statement.issued_at:%Y-%m-%d %H:%M} UTC by {statement.issued_by}"),
@@ -68,7 +67,7 @@ def document_of(statement: Statement) -> dict[str, Any]:
     totals = _totals_by_code(lines)
     return {
         "title": f"{'Credit note' if is_credit else 'Statement'} {statement.number}",
-        "provider": settings.PROVIDER_NAME,
+        "provider": statement.provider,
         "facts": facts,
         "columns": [
             *_COLUMNS[:4],

@@ -12,6 +12,7 @@ from tenants.models import Node
 
 STATEMENT_REASON_LENGTH_MAX = 500
 TERMS_LENGTH_MAX = 500
+PROVIDER_LENGTH_MAX = 500
 
 
 class StatementKind(models.TextChoices):
@@ -39,7 +40,8 @@ class StatementCounter(models.Model):
 class Statement(models.Model):
     """The amount that a unit owes for a closed month, or gets back by a credit note.
 
-    The unit is a department or a team, by its path at the time of use. `year` is that of issuing in
+    The unit is a department or a team, by its path at the time of use. Names are those of the
+    issuing: no later one changes a document. `year` is that of issuing in
     the organization's time zone, and the database sets `sequence`. `total_cents` are hundredths of
     the currency. A credit note names the statement that it `credits`, and has its lines with the
     opposite sign.
@@ -53,6 +55,8 @@ class Statement(models.Model):
     sequence = models.IntegerField(default=0)
     unit_path = models.CharField(max_length=1024)
     unit_name = models.CharField(max_length=200)
+    organization_name = models.CharField(max_length=200)
+    provider = models.CharField(max_length=PROVIDER_LENGTH_MAX)
     currency = models.CharField(max_length=3)
     total_cents = models.BigIntegerField()
     line_count = models.IntegerField()

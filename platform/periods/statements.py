@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 
@@ -26,7 +27,12 @@ from periods.closing import one_month, organization_of
 from periods.code_book import code_book
 from periods.models import BillingPeriod
 from periods.posting import NANO_PER_CENT, post_credit_note, post_statements
-from periods.statement_models import Statement, StatementKind, StatementLine
+from periods.statement_models import (
+    PROVIDER_LENGTH_MAX,
+    Statement,
+    StatementKind,
+    StatementLine,
+)
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from primitives.units import DeviceKind, cents_text, div_half_even
 from tenants.access import Actor
@@ -186,6 +192,8 @@ def issue_statements(
                 year=now.astimezone(zone).year,
                 unit_path=path,
                 unit_name=names.get(path, path),
+                organization_name=organization.name,
+                provider=settings.PROVIDER_NAME[:PROVIDER_LENGTH_MAX],
                 currency=period.currency,
                 total_cents=sum(sums.amount_cents for sums in lines.values()),
                 line_count=len(lines),
@@ -250,6 +258,8 @@ def credit_statement(statement_id: UUID, reason: str, *, actor: Actor, now: date
             year=now.astimezone(ZoneInfo(original.period.time_zone)).year,
             unit_path=original.unit_path,
             unit_name=original.unit_name,
+            organization_name=original.organization_name,
+            provider=original.provider,
             currency=original.currency,
             total_cents=-original.total_cents,
             line_count=len(lines),

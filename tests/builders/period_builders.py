@@ -57,6 +57,8 @@ def an_empty_statement(period: BillingPeriod) -> Statement:
         year=period.month.year,
         unit_path=f"{period.organization.slug}/research",
         unit_name="Research",
+        organization_name=period.organization.name,
+        provider="Tidegate",
         currency=period.currency,
         total_cents=0,
         line_count=0,

@@ -5533,6 +5533,8 @@ export interface components {
             month: string;
             /** @description Such as "2026-00012" */
             number: string;
+            organization_name: string;
+            provider: string;
             /** @description Why it was credited; empty for statements */
             reason: string;
             terms: string;
@@ -5540,6 +5542,7 @@ export interface components {
             total_cents: number;
             /** @description Path of the department or team */
             unit: string;
+            /** @description At the issuing, as all names */
             unit_name: string;
         };
         /** @description A statement with its lines, which sum to it. */
@@ -5569,6 +5572,8 @@ export interface components {
             month: string;
             /** @description Such as "2026-00012" */
             number: string;
+            organization_name: string;
+            provider: string;
             /** @description Why it was credited; empty for statements */
             reason: string;
             terms: string;
@@ -5576,6 +5581,7 @@ export interface components {
             total_cents: number;
             /** @description Path of the department or team */
             unit: string;
+            /** @description At the issuing, as all names */
             unit_name: string;
         };
         /** @description The use of a pool by a team in one class, in one month, or an adjustment. */

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from django.conf import LazySettings
 
 from builders.api_callers import Caller, by_token
 from builders.billing_builders import a_metered_attempt, a_rate_card
@@ -23,7 +24,9 @@ from periods.statements import Unit, credit_statement, issue_statements
 from primitives.errors import Conflict
 from primitives.units import cents_text
 from tenants.access import Actor
+from tenants.models import NodeKind
 from tenants.roles import Role
+from tenants.structure import rename_node
 
 #: It would end the cell, run a function, read a file, import a package, and break the syntax.
 NASTY = (
@@ -140,6 +143,36 @@ def test_a_document_sums_by_accounting_code(company: Company, fiona: Actor) -> N
     assert pdf_of(document).startswith(b"%PDF-")
     note = document_of(credit_statement(statement.pk, "wrong unit", actor=fiona, now=DUE))
     assert note["totals"] == [("none", "none", "-2.00"), ("4711", "P-12", "-16.00")]
+
+
+@pytest.mark.django_db
+def test_a_rename_changes_no_issued_document(
+    company: Company, fiona: Actor, settings: LazySettings
+) -> None:
+    """JSON, HTML, PDF and the credit note keep the names of the issuing.
+
+    Planted: the organization's name, and the provider's, read when the document is made."""
+    statement = a_statement(company, fiona)
+    caller = by_token(fiona.user)
+
+    def files() -> list[bytes]:
+        path = f"statements/{statement.pk}"
+        answers = [caller.get(one) for one in (path, f"{path}/html", f"{path}/pdf")]
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
+        return [answer.content for answer in answers]
+
+    before = files()
+    admin = an_actor(None, Role.PLATFORM_ADMIN, "root")
+    for node in (company.organization, company.research, company.nlp):
+        rename_node(actor=admin, node_id=node.pk, kind=NodeKind(node.kind), name="Other", now=DUE)
+    settings.PROVIDER_NAME = "Another"
+    assert files() == before
+    note = document_of(credit_statement(statement.pk, "wrong unit", actor=fiona, now=DUE))
+    assert note["provider"] == "Tidegate"
+    assert note["facts"][1:3] == [
+        ("Organization", "ai-company"),
+        ("Unit", "research (ai-company/research)"),
+    ]
 
 
 @pytest.mark.django_db
