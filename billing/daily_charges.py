@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from billing.periods import Period
-from billing.scopes import nodes_of, pools_named, scope_of, team_and_pool, teams_of
-from billing.usage_sql import ACCOUNTS, CLASSES, rated, rows_of
-from tenants.models import Node, NodeKind
-from tenants.places import places_of
+from billing.charge_grouping import Charging, grouped
+from billing.models import PoolTerms, PriceMode
+from billing.scopes import team_and_pool
+from billing.stored_charges import stored_charges
+from billing.usage_sql import ACCOUNTS, CLASSES, rows_of
+from clusters.models import Pool
+from tenants.models import Node
 
 
 class ChargedUse(NamedTuple):
@@ -61,7 +63,7 @@ def charges_between(
     """Return the use of an organization in `[start, end)`, with its cost, without zeros.
 
     Adjacent spans sum exactly to the longer one. Use before a team was moved has the path of that
-    time. Takes at most six queries.
+    time. Takes at most eight queries.
     """
     ((_, charges),) = charges_in([(start, end)], organization_id)
     return charges
@@ -70,41 +72,52 @@ def charges_between(
 def charges_in(
     spans: Iterable[tuple[datetime, datetime]], organization_id: UUID
 ) -> Iterator[tuple[tuple[datetime, datetime], dict[ChargedUse, Charged]]]:
-    """Yield each span with `charges_between` of it. The teams are read once."""
-    found = Node.objects.filter(organization=organization_id, kind=NodeKind.TEAM)
-    places = places_of(list(found.values_list("pk", flat=True)))
-    nodes, pools = nodes_of(places), pools_named(None)
-    teams, names = teams_of(nodes), list(pools.values())
+    """Yield each span with `charges_between` of it. The teams are read once.
+
+    Stored days are not rated again (`billing.stored_charges`), apart from their commitments.
+    """
+    charging = Charging.of(organization_id)
+    committed = PoolTerms.objects.filter(
+        card__organization=organization_id, mode=PriceMode.COMMITMENT
+    )
+    has_commitments = committed.exists()
     for start, end in spans:
-        scope = scope_of(places, nodes, pools, Period(start, end, as_of=end))
-        charges: dict[ChargedUse, Charged] = {}
-        for row in rows_of(_CHARGES, {**scope, "priced_at": None}):
-            account, usage_class, fault, user_id, username, cluster, *kinds = row[:-3]
-            team, pool = team_and_pool(account, teams, names)
-            use = ChargedUse(
-                *(team.pk, team.display_path, user_id, username, pool.name, pool.device, cluster),
-                *(CLASSES[usage_class], fault, *kinds),
-            )
-            charges[use] = Charged(*(int(amount) for amount in row[-3:]))
+        nodes = charging.nodes_in(start, end)
+        stored = None if nodes is None else stored_charges(organization_id, start, end)
+        if nodes is None or stored is None:
+            charges = _rated(_CHARGES, charging, start, end)
+        else:
+            charges = _rated(_COMMITMENTS, charging, start, end) if has_commitments else {}
+            for team_id, pool_id, *values in stored:
+                use, charged = _charge(nodes[team_id], charging.pools[pool_id], values)
+                charges[use] = charged
         yield (start, end), charges
 
 
-# An attempt has one fault at most.
-_CHARGES = f"""
-WITH {ACCOUNTS}, {rated()},
-charges AS (
-    SELECT r.account, r.class, COALESCE(f.reason, '') AS fault, a.user_id, a.cluster_id,
-           COALESCE(a.priority_class, '') AS priority_class, r.multiplier_ppm,
-           COALESCE(a.job_type, '') AS job_type, r.line_id, r.price_nano::bigint, r.mode,
-           SUM(r.mgpu_s) AS mgpu_s, SUM(r.quantity_mgpu_s - r.mgpu_s) AS extra_mgpu_s,
-           SUM(r.cost_nano) AS cost_nano
-    FROM rated r
-    LEFT JOIN billing_meteredattempt a ON a.id = r.attempt_id
-    LEFT JOIN billing_meterevent f
-           ON r.class = 4 AND f.attempt_id = r.attempt_id AND f.kind = 'fault'
-    WHERE r.quantity_mgpu_s > 0
-    GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-)
+def _rated(
+    statement: str, charging: Charging, start: datetime, end: datetime
+) -> dict[ChargedUse, Charged]:
+    names = list(charging.pools.values())
+    charges: dict[ChargedUse, Charged] = {}
+    for account, *values in rows_of(statement, charging.scope(start, end)):
+        team, pool = team_and_pool(account, charging.teams, names)
+        use, charged = _charge(team, pool, values)
+        charges[use] = charged
+    return charges
+
+
+def _charge(team: Node, pool: Pool, values: Sequence[Any]) -> tuple[ChargedUse, Charged]:
+    usage_class, fault, user_id, username, cluster, *kinds = values[:-3]
+    use = ChargedUse(
+        *(team.pk, team.display_path, user_id, username, pool.name, pool.device, cluster),
+        *(CLASSES[usage_class], fault, *kinds),
+    )
+    return use, Charged(*values[-3:])
+
+
+def _statement(condition: str) -> str:
+    return f"""
+WITH {ACCOUNTS}, {grouped(condition)}
 SELECT g.account, g.class, g.fault, u.id, COALESCE(u.username, ''), COALESCE(c.name, ''),
        g.priority_class, g.multiplier_ppm, g.job_type, g.line_id, g.price_nano, g.mode,
        g.mgpu_s, g.extra_mgpu_s, g.cost_nano
@@ -112,3 +125,7 @@ FROM charges g
 LEFT JOIN tenants_user u ON u.id = g.user_id
 LEFT JOIN clusters_cluster c ON c.id = g.cluster_id
 """  # noqa: S608 - made of constants only
+
+
+_CHARGES = _statement("")
+_COMMITMENTS = _statement("AND false")

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from billing.folding import Event, EventKind, Segment, Unpaid, fold
 from billing.late_use import changed_use, late_use
@@ -453,27 +453,43 @@ def _refold(
     """Update the stored segments of `attempts` to the fold of their events and unpaid use."""
     stored, unpaid = _stored_segments(attempts), _unpaid_uses(attempts)
     superseded: list[int] = []
+    moved: list[tuple[int, datetime | None]] = []
     fresh: list[UsageSegment] = []
     late: list[LateUse] = []
     changed: list[ChangedUse] = []
     for pk, mgpu in attempts.items():
         folded = fold((_event(fact) for fact in known[pk]), mgpu=mgpu, unpaid=unpaid[pk])
-        superseded += [row for segment, row in stored[pk].items() if segment not in folded]
+        # Where only the end moved, the row stays, so that everybody sees what changed.
+        fresh_by_start = {one.start: one for one in folded if one not in stored[pk]}
+        for segment, row in stored[pk].items():
+            new = fresh_by_start.get(segment.start)
+            if new is not None and replace(new, end=segment.end) == segment:
+                moved.append((row, new.end))
+                del fresh_by_start[segment.start]
+            elif segment not in folded:
+                superseded.append(row)
         late += late_use(pk, stored[pk], folded, now)
         changed += changed_use(pk, stored[pk], folded, now)
         fresh += [
-            UsageSegment(attempt_id=pk, **asdict(segment))
-            for segment in folded
-            if segment not in stored[pk]
+            UsageSegment(attempt_id=pk, **asdict(segment)) for segment in fresh_by_start.values()
         ]
     if superseded:
         UsageSegment.objects.filter(pk__in=superseded).delete()
+    if moved:
+        with connection.cursor() as cursor:
+            cursor.execute(_MOVE_ENDS, [list(values) for values in zip(*moved, strict=True)])
     if fresh:
         UsageSegment.objects.bulk_create(fresh)
     if late:
         LateUse.objects.bulk_create(late)
     if changed:
         ChangedUse.objects.bulk_create(changed)
+
+
+_MOVE_ENDS = """
+UPDATE billing_usagesegment s SET "end" = m.until
+FROM unnest(%s::bigint[], %s::timestamptz[]) AS m (id, until) WHERE s.id = m.id
+"""
 
 
 def _stored_segments(ids: Iterable[UUID]) -> dict[UUID, dict[Segment, int]]:

@@ -14,8 +14,9 @@ from django.db import models
 from django.db.models import F, Func, Q
 from uuid_utils.compat import uuid7
 
-# Django finds the reconciliation models by this import.
+# Django finds these models by the imports.
 from billing import reconciliation_models as reconciliation_models
+from billing import stored_charge_models as stored_charge_models
 from clusters.models import Cluster, Pool
 from primitives.units import MGPU_MAX, PPM
 from quotas.models import PRICE_MULTIPLIER_PPM_MAX

@@ -35,6 +35,7 @@ app.conf.beat_schedule = {
     "evaluate-budgets": _every(30.0, "budgets.tasks.evaluate_budgets"),
     "settle-credits": _every(60.0, "bank.tasks.settle_credits"),
     "expire-adjustments": _every(600.0, "adjustments.tasks.expire_undecided"),
+    "store-charges": _every(1_800.0, "periods.tasks.store_charges"),
     "write-export": _every(5.0, "exports.tasks.write_export"),
     "deliver-files": _every(15.0, "exports.tasks.deliver_files"),
     "audit-charges": _every(86_400.0, "exports.tasks.audit_charges"),
