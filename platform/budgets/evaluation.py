@@ -7,10 +7,10 @@ a day the whole window, because late events may change older use.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -119,9 +119,7 @@ def _evaluate(moment: _Moment, running: Sequence[Running], *, is_whole: bool) ->
     """
     days = _stored_days(moment.budgets)
     needed = {
-        budget.pk: _days_to_count(
-            budget, moment.windows[budget.pk], days[budget.pk], moment.today, is_whole
-        )
+        budget.pk: _days_to_count(budget, moment, days[budget.pk], is_whole=is_whole)
         for budget in moment.budgets
     }
     _store_days(_count(moment, needed), days)
@@ -164,10 +162,19 @@ class _Moment:
 
     @cached_property
     def windows(self) -> Mapping[UUID, Window]:
-        return {
-            budget.pk: window_at(budget.window, budget.rolling_days, self.zone, self.now)
-            for budget in self.budgets
-        }
+        kinds = {(budget.window, budget.rolling_days) for budget in self.budgets}
+        found = {kind: window_at(*kind, self.zone, self.now) for kind in kinds}
+        return {budget.pk: found[budget.window, budget.rolling_days] for budget in self.budgets}
+
+    @cached_property
+    def left_of_today_permille(self) -> int:
+        """The part of today that is still to come."""
+        return left_of_day_permille(self.now, self.zone)
+
+    @cached_property
+    def days_since(self) -> Callable[[date], Sequence[date]]:
+        """The function from a day to the days from it until today, each list made once."""
+        return cache(lambda first: days_from(first, self.today))
 
     @cached_property
     def places(self) -> Sequence[Place]:
@@ -262,16 +269,16 @@ FROM budgets_budgetday WHERE budget_id = ANY(%s) GROUP BY budget_id
 
 
 def _days_to_count(
-    budget: Budget, window: Window, stored: Mapping[date, int], today: date, is_whole: bool
+    budget: Budget, moment: _Moment, stored: Mapping[date, int], *, is_whole: bool
 ) -> set[date]:
     """Return the days of the window and of the forecast's history that must be counted."""
-    first = window.first
+    first = moment.windows[budget.pk].first
     if budget.window != WindowKind.ROLLING:
-        first = min(first, today - timedelta(days=HISTORY_DAYS))
-    wanted = set(days_from(first, today))
+        first = min(first, moment.today - timedelta(days=HISTORY_DAYS))
+    wanted = moment.days_since(first)
     if is_whole:
-        return wanted
-    return {day for day in wanted if day not in stored or day >= today - timedelta(days=1)}
+        return set(wanted)
+    return {*wanted[-2:], *(day for day in wanted if day not in stored)}
 
 
 def _count(moment: _Moment, needed: Mapping[UUID, set[date]]) -> dict[tuple[UUID, date], int]:
@@ -387,7 +394,7 @@ def _forecast(
         used,
         {day: amount for day, amount in days.items() if first <= day < today},
         today=today,
-        left_of_today_permille=left_of_day_permille(moment.now, moment.zone),
+        left_of_today_permille=moment.left_of_today_permille,
         last=moment.windows[budget.pk].last,
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from budgets.models import WindowKind
@@ -13,7 +14,7 @@ from primitives.days import midnight
 _MONTHS = {WindowKind.MONTH: 1, WindowKind.QUARTER: 3, WindowKind.YEAR: 12}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Window:
     """The days `first` to `last` (inclusive) in a time zone, as the instants `[start, end)`.
 
@@ -24,19 +25,19 @@ class Window:
     last: date
     zone: ZoneInfo
 
-    @property
+    @cached_property
     def start(self) -> datetime:
-        """Return the midnight before the first day."""
+        """The midnight before the first day."""
         return midnight(self.first, self.zone)
 
-    @property
+    @cached_property
     def end(self) -> datetime:
-        """Return the midnight after the last day."""
+        """The midnight after the last day."""
         return midnight(self.last + timedelta(days=1), self.zone)
 
-    @property
-    def days(self) -> Iterator[date]:
-        """Yield all days, the first one first."""
+    @cached_property
+    def days(self) -> Sequence[date]:
+        """All days, the first one first."""
         return days_from(self.first, self.last)
 
 
@@ -57,7 +58,6 @@ def window_at(kind: str, rolling_days: int | None, zone: ZoneInfo, now: datetime
     return Window(date(today.year, month + 1, 1), end - timedelta(days=1), zone)
 
 
-def days_from(first: date, last: date) -> Iterator[date]:
-    """Yield the days from `first` to `last`, both included."""
-    for number in range((last - first).days + 1):
-        yield first + timedelta(days=number)
+def days_from(first: date, last: date) -> Sequence[date]:
+    """Return the days from `first` to `last`, both included."""
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
