@@ -18,7 +18,7 @@ describe("the words of a cost", () => {
     expect(costWords(billed * NANO, unbilled * NANO, mode, "EUR")).toBe(words);
   });
 
-  /** Planted: a plan that says 0. */
+  /** Against: a plan that says 0. */
   it("stand in the plan of a job", async () => {
     const company = aCompany();
     const { user } = open("/submit?scope=ai-company/research/vision", {

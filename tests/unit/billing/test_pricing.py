@@ -68,7 +68,7 @@ def lines_of(card: RateCard) -> list[tuple[int, datetime, datetime | None]]:
 
 
 def test_a_card_in_another_currency_is_refused_with_what_to_do() -> None:
-    """Planted: the same sentence for every second card."""
+    """Against: the same sentence for every second card."""
     company = a_company()
     a_rate_card(company.organization)
     finance = by_token(finance_of(company).user)

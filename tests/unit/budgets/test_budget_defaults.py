@@ -73,7 +73,7 @@ def test_a_new_team_gets_the_nearest_default(company: Company, cast: Cast) -> No
 
 
 def test_a_new_team_leaves_the_other_budgets_for_the_timer(company: Company, cast: Cast) -> None:
-    """Its own budget is as of their evaluation. Planted: all budgets evaluated with the team."""
+    """Its own budget is as of their evaluation. Against: all budgets evaluated with the team."""
     a_default_budget(company.research, 100)
     an_evaluated_budget(company.nlp)
     with CaptureQueriesContext(connection) as captured:

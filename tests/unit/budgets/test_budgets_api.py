@@ -240,7 +240,7 @@ def test_what_cannot_be_is_refused_with_what_to_do(
 def test_a_budget_names_the_clusters_that_start_natives_by_themselves(
     company: Company, cast: Cast, kind: str, options: dict[str, Any], names: list[str]
 ) -> None:
-    """Of its pool, and none where it only notifies. Planted: clusters of other pools."""
+    """Of its pool, and none where it only notifies. Against: clusters of other pools."""
     Cluster.objects.filter(pk=company.cluster.pk).update(kind=kind, options=options)
     other = a_pool("other")
     for name, changes in {

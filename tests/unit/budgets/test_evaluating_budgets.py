@@ -64,7 +64,7 @@ def test_amounts_beyond_every_limit_are_stored_as_such(company: Company) -> None
 def test_a_budget_made_between_evaluations_counts_each_hold_once(company: Company) -> None:
     """Two jobs of 8 GPUs and an hour, granted at the evaluation and 5 s after it.
 
-    Planted: the later one on hold in the state, and counted again by its readers.
+    Against: the later one on hold in the state, and counted again by its readers.
     """
     bob = a_user(company.organization, "bob")
     first = a_budget(company.nlp, name="first")

@@ -81,7 +81,7 @@ def test_an_extension_in_showback_is_not_billed(server: Server) -> None:
 
 
 def test_the_plan_has_budgets_and_notes(server: Server) -> None:
-    """Planted: notes left out."""
+    """Against: notes left out."""
     budget = {
         "name": "NLP 2026",
         "measure": "gpu_hours",

@@ -128,7 +128,7 @@ def test_a_plan_counts_what_the_scheduler_counts(company: Company, cast: Cast) -
     """A job that the budget stops takes no room of the cap, and one beyond the cap none of the
     budget.
 
-    Planted: the cap counts the job that the budget stops.
+    Against: the cap counts the job that the budget stops.
     """
     UserCap.objects.create(team=company.nlp, cap_mgpu=8_000)
     an_evaluated_budget(company.nlp, 10)

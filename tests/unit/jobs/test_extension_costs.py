@@ -84,7 +84,7 @@ def test_a_budget_that_stops_starts_covers_an_extension_or_refuses_it(
 ) -> None:
     """8 GPU-hours are on hold, and 2 hours more add 16.
 
-    Planted: the hold counted again, so that 24 is too little; ">=".
+    Against: the hold counted again, so that 24 is too little; ">=".
     """
     job = a_running_job(company, bob)
     an_evaluated_budget(company.nlp, limit, name="NLP")
@@ -103,7 +103,7 @@ def test_a_budget_that_stops_starts_covers_an_extension_or_refuses_it(
 
 
 def test_a_budget_that_stops_nothing_is_told(company: Company, bob: User) -> None:
-    """The lead sees the numbers, and nobody is refused. Planted: a refusal by any budget."""
+    """The lead sees the numbers, and nobody is refused. Against: a refusal by any budget."""
     lead = a_user(company.organization, "lead")
     a_grant(lead, Role.TEAM_LEAD, company.nlp)
     job = a_running_job(company, bob)
@@ -126,7 +126,7 @@ def test_a_waiting_job_counts_whole(
 ) -> None:
     """A job of 8 GPUs with 1 hour, beside one that holds 8 of the budget.
 
-    It waits for room, and is refused where it would never fit. Planted: only the longer part.
+    It waits for room, and is refused where it would never fit. Against: only the longer part.
     """
     other = a_job(company, bob, name="other", state="running", mgpu_per_node=4_000)
     Job.objects.filter(pk=other.pk).update(time_limit_s=2 * HOUR)
@@ -142,7 +142,7 @@ def test_a_waiting_job_counts_whole(
 
 
 def test_hours_after_the_period_of_a_budget_are_not_counted(company: Company, bob: User) -> None:
-    """The month ends 9.5 days after NOW. Planted: the whole longer run counts."""
+    """The month ends 9.5 days after NOW. Against: the whole longer run counts."""
     job = a_running_job(company, bob)
     an_evaluated_budget(company.nlp, 8 * 228, name="NLP")
     assert plan(bob, job, 400 * HOUR)["notes"] == []
@@ -153,7 +153,7 @@ def test_hours_after_the_period_of_a_budget_are_not_counted(company: Company, bo
 def test_a_plan_says_that_the_cost_cap_ends_the_job_before_its_new_end(
     company: Company, bob: User, cap: int, told: bool
 ) -> None:
-    """16 EUR an hour, for three hours. Planted: ">=" for ">"."""
+    """16 EUR an hour, for three hours. Against: ">=" for ">"."""
     a_rate_card(company.organization, {"guaranteed": 2 * EURO, "borrowed": 2 * EURO}, start=START_S)
     job = a_running_job(company, bob, cost_cap_nano=cap * EURO)
     note = (
@@ -164,7 +164,7 @@ def test_a_plan_says_that_the_cost_cap_ends_the_job_before_its_new_end(
 
 
 def test_a_cost_cap_counts_what_earlier_attempts_cost(company: Company, bob: User) -> None:
-    """Half of the cap of 32 EUR is spent. Planted: the whole cap is left."""
+    """Half of the cap of 32 EUR is spent. Against: the whole cap is left."""
     a_rate_card(company.organization, {"guaranteed": 2 * EURO, "borrowed": 2 * EURO}, start=0)
     job = a_job(company, bob, mgpu_per_node=8_000, time_limit_s=HOUR, cost_cap_nano=32 * EURO)
     ended_s = START_S - HOUR

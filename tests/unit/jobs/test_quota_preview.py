@@ -127,7 +127,7 @@ def test_a_commitment_bills_the_guarantee_for_as_long_as_it_stands(
 ) -> None:
     """No job runs in inference, whose guarantee goes from 4 to 1 GPU at 3 EUR an hour.
 
-    Planted: a change that holds for the whole look-ahead; a team without jobs left out.
+    Against: a change that holds for the whole look-ahead; a team without jobs left out.
     """
     company, *_ = lent_out()
     card = a_rate_card(company.organization, {"guaranteed": 3 * 10**9}, pool=company.pool)
