@@ -136,7 +136,7 @@ e2e: environment frontend-build chromium ## The story in a real browser
 	$(BIN)/pytest tests/e2e
 
 pictures: environment frontend-build chromium ## Take the pictures of docs/guide anew
-	TIDEGATE_WRITE_PICTURES=1 $(BIN)/pytest tests/e2e/test_pictures.py
+	TIDEGATE_WRITE_PICTURES=1 $(BIN)/pytest tests/e2e/test_pictures.py tests/e2e/test_month_story.py
 
 chromium:
 	@$(PYTHON) deploy/chromium.py

@@ -358,6 +358,12 @@ def a_team_uses_up_its_budget(company: Company) -> None:
         "shorter time limit or fewer GPUs may fit. It has room again at 2026-12-01 05:00 UTC at "
         "the latest.",
     )
+    with seen_by(company, "fiona") as page:
+        show(page, f"{company.address}/budgets")
+        main = page.get_by_role("main")
+        expect(main).to_contain_text("November")
+        expect(main).to_contain_text("ai-company/research/vision")
+        take(page, "budgets")
 
 
 def a_node_fails(company: Company) -> None:
