@@ -13,12 +13,12 @@ from zoneinfo import ZoneInfo
 from django.db.models import Max, Sum
 
 from adjustments.models import Dispute, DisputeStatus
-from adjustments.months import first_day_of, next_month
+from adjustments.months import first_day_of
 from bank.settling import zone_of
 from billing.attempt_costs import cost_of_attempt
 from billing.models import MeteredAttempt
 from billing.spending import Span, spent_in
-from primitives.days import midnight
+from primitives.days import midnight, next_month
 
 
 def charge_nano_of(dispute: Dispute) -> int:

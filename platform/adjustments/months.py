@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -10,10 +9,9 @@ from zoneinfo import ZoneInfo
 from django.db import connection
 
 from bank.settling import zone_of
-from primitives.days import midnight
+from primitives.days import midnight, month_named, next_month
 from primitives.errors import Conflict, FieldError, InvalidRequest
 
-_MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])", re.ASCII)
 #: Adjustments reach this many months back.
 PAST_MONTHS_MAX = 12
 _SECOND = timedelta(seconds=1)
@@ -22,11 +20,6 @@ _SECOND = timedelta(seconds=1)
 def first_day_of(moment: datetime, zone: ZoneInfo) -> date:
     """Return the first day of the month in `zone` that contains the moment."""
     return moment.astimezone(zone).date().replace(day=1)
-
-
-def next_month(first: date) -> date:
-    """Return the first day of the month after that of `first`."""
-    return (first.replace(day=1) + timedelta(days=31)).replace(day=1)
 
 
 def is_closed(organization_id: UUID, first: date) -> bool:
@@ -54,7 +47,7 @@ def wanted_month(organization_id: UUID, name: str | None, now: datetime) -> date
     present = first_day_of(now, zone_of(organization_id))
     if name is None:
         return present
-    first = _named(name)
+    first = month_named(name)
     if first is None or first > present:
         raise InvalidRequest(
             "Give the present month or one before it, such as 2026-11.",
@@ -75,18 +68,13 @@ def wanted_month(organization_id: UUID, name: str | None, now: datetime) -> date
 
 def past_month(organization_id: UUID, name: str, now: datetime) -> date:
     """Return the first day of a month that is over, such as "2026-10". Raises InvalidRequest."""
-    first = _named(name)
+    first = month_named(name)
     if first is None or first >= first_day_of(now, zone_of(organization_id)):
         raise InvalidRequest(
             "Give a month that is over, such as 2026-10.",
             errors=[FieldError("/month", "is no month that is over")],
         )
     return first
-
-
-def _named(name: str) -> date | None:
-    found = _MONTH.fullmatch(name)
-    return None if found is None else date(int(found[1]), int(found[2]), 1)
 
 
 def moment_in(organization_id: UUID, first: date, now: datetime) -> datetime:

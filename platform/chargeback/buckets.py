@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from billing.periods import Period
 from chargeback.dimensions import Dimension
+from primitives.days import midnight
 from primitives.errors import FieldError, InvalidRequest
 
 #: Hours of two months, with the ends of partial ones.
@@ -25,11 +26,6 @@ class Bucket(NamedTuple):
     label: str
     start: datetime
     end: datetime
-
-
-def midnight(day: date, zone: ZoneInfo) -> datetime:
-    """Return the beginning of the day in the zone, in UTC."""
-    return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
 def buckets_of(period: Period, dimension: Dimension, zone: ZoneInfo) -> list[Bucket]:

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 from billing.amounts import Amounts
 from billing.models import UsageClass
 from billing.periods import Period
-from chargeback.buckets import midnight
 from chargeback.dimensions import Dimension
 from chargeback.reports import (
     EVERYTHING,
@@ -21,6 +20,7 @@ from chargeback.reports import (
     grouped_report,
     zone_for,
 )
+from primitives.days import midnight
 from primitives.units import div_half_even
 from tenants.access import Actor
 

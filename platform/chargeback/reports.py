@@ -25,10 +25,11 @@ from billing.scopes import (
     teams_of,
 )
 from billing.usage_sql import CLASSES, rows_of
-from chargeback.buckets import Bucket, buckets_of, midnight
+from chargeback.buckets import Bucket, buckets_of
 from chargeback.dimensions import DIMENSIONS_MAX, TIMES, Dimension, node_label
 from chargeback.grouping_sql import nodes_parameter, statement
 from clusters.models import Cluster, Pool
+from primitives.days import midnight
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
 from tenants.access import PLATFORM, Actor

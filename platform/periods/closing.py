@@ -27,7 +27,8 @@ from periods.charges import (
 from periods.code_book import code_book
 from periods.digests import PeriodDigest
 from periods.models import BillingPeriod, ChargeRow
-from periods.months import Month, after, first_day, month_in, month_of
+from periods.months import Month, first_day, month_in, month_of
+from primitives.days import next_month
 from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import Actor
 from tenants.models import Node, NodeKind
@@ -86,7 +87,7 @@ def months_of(organization: Node, *, now: datetime) -> list[MonthView]:
     is_first = True
     while month is not None and month.start <= now:
         views.insert(0, _view(organization, month, is_first=is_first, now=now))
-        month, is_first = month_in(after(month.first), month.zone), False
+        month, is_first = month_in(next_month(month.first), month.zone), False
     return views[:MONTHS_MAX]
 
 
@@ -206,7 +207,7 @@ def _next_month(organization: Node, last: BillingPeriod | None) -> Month | None:
     """
     zone = zone_of(organization.pk)
     if last is not None:
-        month = month_in(after(last.month), zone)
+        month = month_in(next_month(last.month), zone)
         return Month(month.first, last.end, month.end, zone)
     used = UsageSegment.objects.filter(attempt__organization=organization)
     used_from: datetime | None = used.aggregate(first=Min("start"))["first"]

@@ -14,8 +14,7 @@ from django.db.models import Q
 from adjustments.months import first_day_of
 from bank.settling import zone_of
 from periods.code_models import AccountingCode, CodeKind
-from periods.months import after
-from primitives.days import midnight
+from primitives.days import midnight, next_month
 from tenants.places import Place, places_of
 
 
@@ -101,10 +100,10 @@ def coded_places(
         until = end if place.end is None else min(end, place.end)
         if since >= until:
             continue
-        cuts, month = [since], after(first_day_of(since, zone))
+        cuts, month = [since], next_month(first_day_of(since, zone))
         while (cut := midnight(month, zone)) < until:
             cuts.append(cut)
-            month = after(month)
+            month = next_month(month)
         before: CodedPlace | None = None
         for left, right in pairwise([*cuts, until]):
             codes = book.codes(place.node.display_path, first_day_of(left, zone))

@@ -17,7 +17,7 @@ from live.publishing import COSTS, publish
 from periods.closing import organization_of
 from periods.code_models import CODE_LENGTH_MAX, AccountingCode, CodeKind
 from periods.models import BillingPeriod
-from periods.months import after
+from primitives.days import next_month
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from tenants.access import Actor
 from tenants.models import Node
@@ -114,7 +114,7 @@ def first_open_month(organization_id: UUID) -> date | None:
     """Return the first day after the closed months of an organization; None: none is closed."""
     closed = BillingPeriod.objects.filter(organization=organization_id)
     last: date | None = closed.aggregate(last=Max("month"))["last"]
-    return None if last is None else after(last)
+    return None if last is None else next_month(last)
 
 
 def _refuse_odd(wanted: Sequence[NewCode]) -> None:

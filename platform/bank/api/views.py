@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from bank.settling import zone_of
 from bank.statements import credits_in, statement_of
 from bank.switching import bank_of, change_bank
 from primitives.clock import SystemClock
+from primitives.days import month_named
 from primitives.errors import FieldError, InvalidRequest
 from quotas.administration import named_pool
 from tenants.access import Actor, visible_node
@@ -39,7 +39,6 @@ from webapi.serializers import answers, etag_header, if_match_header
 
 _IF_MATCH = if_match_header("The ETag of the version on which the change is based")
 _ETAG = etag_header("Version")
-_MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
 
 
 class CreditsParameters(Parameters):
@@ -156,13 +155,13 @@ def _month_of(asked: HistoryParameters, team: Node, now: datetime) -> tuple[int,
     if asked.month is None:
         today = now.astimezone(zone_of(team.organization_id))
         return today.year, today.month
-    found = _MONTH.fullmatch(asked.month)
-    if found is None:
+    first = month_named(asked.month)
+    if first is None:
         raise InvalidRequest(
             f"month must be a month such as 2026-11, not {asked.month!r}.",
             errors=[FieldError("/month", "is not a month")],
         )
-    return int(found[1]), int(found[2])
+    return first.year, first.month
 
 
 class CreditBankDetail(APIView):

@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from billing.periods import Period
-from chargeback.buckets import BUCKETS_MAX, Bucket, buckets_of, midnight
+from chargeback.buckets import BUCKETS_MAX, Bucket, buckets_of
 from chargeback.dimensions import Dimension
+from primitives.days import midnight
 from primitives.errors import InvalidRequest
 
 

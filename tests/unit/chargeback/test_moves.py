@@ -14,9 +14,9 @@ from billing.models import UsageClass
 from billing.periods import Period
 from builders.billing_builders import a_metered_attempt, a_rate_card, at
 from builders.portal_builders import a_company, a_pool, an_actor
-from chargeback.buckets import midnight
 from chargeback.moves import Move, moves_between, period_before, team_moves
 from chargeback.reports import Asked
+from primitives.days import midnight
 from tenants.roles import Role
 
 HOUR = 3_600

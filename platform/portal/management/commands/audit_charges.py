@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import ArgumentParser
 from typing import Any
 
@@ -10,8 +9,7 @@ from django.core.management import BaseCommand, CommandError
 
 from exports.auditing import audit_month
 from primitives.clock import SystemClock
-
-_MONTH = re.compile(r"(20[0-9]{2})-(0[1-9]|1[0-2])")
+from primitives.days import month_named
 
 
 class Command(BaseCommand):
@@ -27,12 +25,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Audit, and print the result."""
-        found = _MONTH.fullmatch(options["month"])
-        if found is None:
+        first = month_named(options["month"])
+        if first is None:
             raise CommandError(
                 f"--month must be a month such as 2026-11, not {options['month']!r}."
             )
-        lines = audit_month(int(found[1]), int(found[2]), now=SystemClock().now())
+        lines = audit_month(first.year, first.month, now=SystemClock().now())
         for line in lines:
             self.stdout.write(
                 f"{line.organization} {line.pool} {line.usage_class}: charged "
