@@ -3260,7 +3260,7 @@ export interface components {
             end: string | null;
             /** Format: uuid */
             id: string;
-            kind: components["schemas"]["Kind86fEnum"];
+            kind: components["schemas"]["ChargeCodeKind"];
             /** @description Path */
             node: string;
             /** Format: date-time */
@@ -3331,7 +3331,7 @@ export interface components {
             organization: string;
             pool: string | null;
             reason: string;
-            status: components["schemas"]["Status53aEnum"];
+            status: components["schemas"]["AdjustmentStatus"];
             /** @description Path of the team */
             team: string;
             /** @description Login of the person, if any */
@@ -3372,6 +3372,16 @@ export interface components {
              */
             threshold_nano: number;
         };
+        /**
+         * @description * `pending` - Pending
+         *     * `done` - Done
+         *     * `approved` - Approved
+         *     * `rejected` - Rejected
+         *     * `withdrawn` - Withdrawn
+         *     * `expired` - Expired
+         * @enum {string}
+         */
+        AdjustmentStatus: "pending" | "done" | "approved" | "rejected" | "withdrawn" | "expired";
         /** @description Usage in milli-GPU-seconds and cost in nano-currency. */
         Amounts: {
             borrowed_cost_nano: number;
@@ -3947,6 +3957,12 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /**
+         * @description * `cost_centre` - cost_centre
+         *     * `project_code` - project_code
+         * @enum {string}
+         */
+        ChargeCodeKind: "cost_centre" | "project_code";
         /** @description The same usage computed twice: from the segments, and from the rows of teams. */
         ChargebackCheck: {
             is_equal: boolean;
@@ -4534,7 +4550,7 @@ export interface components {
             recipient: string;
             /** @description Path of the team that pays */
             sender: string;
-            status: components["schemas"]["Status53aEnum"];
+            status: components["schemas"]["AdjustmentStatus"];
         };
         CreditTransferPage: {
             items: components["schemas"]["CreditTransfer"][];
@@ -4935,7 +4951,7 @@ export interface components {
             reason: string;
             /** @description What was refunded */
             refund_nano: number | null;
-            status: components["schemas"]["DisputeStatusEnum"];
+            status: components["schemas"]["DisputeStatus"];
             /** @description Such as: bert, attempt 1; or: h100 in 2026-10 */
             subject: string;
             /** @description Path of the team */
@@ -4963,7 +4979,7 @@ export interface components {
          *     * `withdrawn` - Withdrawn
          * @enum {string}
          */
-        DisputeStatusEnum: "open" | "accepted" | "declined" | "withdrawn";
+        DisputeStatus: "open" | "accepted" | "declined" | "withdrawn";
         /** @description Earnings of a team in a month from one other account. */
         Earned: {
             amount_ugpu_s: number;
@@ -5271,7 +5287,7 @@ export interface components {
             notes: string[];
             /** Format: date-time */
             notice_at: string | null;
-            price_mode: components["schemas"]["PriceModeEnum"] | components["schemas"]["NullEnum"];
+            price_mode: components["schemas"]["PriceMode"] | components["schemas"]["NullEnum"];
             /** @description Why you may not extend it so; empty if you may */
             refusal: string;
             /** @description The new time limit */
@@ -5524,7 +5540,7 @@ export interface components {
             issued_at: string;
             /** @description Login */
             issued_by: string;
-            kind: components["schemas"]["KindB79Enum"];
+            kind: components["schemas"]["StatementKind"];
             line_count: number;
             /**
              * Format: date
@@ -5562,7 +5578,7 @@ export interface components {
             issued_at: string;
             /** @description Login */
             issued_by: string;
-            kind: components["schemas"]["KindB79Enum"];
+            kind: components["schemas"]["StatementKind"];
             line_count: number;
             lines: components["schemas"]["IssuedStatementLine"][];
             /**
@@ -6037,7 +6053,7 @@ export interface components {
             notes: components["schemas"]["Note"][];
             /** @description Pool where it would start now, else that of the explanation; the cost is for it */
             pool: string;
-            price_mode: components["schemas"]["PriceModeEnum"] | components["schemas"]["NullEnum"];
+            price_mode: components["schemas"]["PriceMode"] | components["schemas"]["NullEnum"];
             /** @description What an hour would cost beside it: showback, or guaranteed use that the team's commitment pays. It is not billed */
             unbilled_per_hour_nano: number | null;
             would_start_now: boolean;
@@ -6363,18 +6379,6 @@ export interface components {
             borrowed_mgpu_s: number;
             guaranteed_mgpu_s: number;
         };
-        /**
-         * @description * `cost_centre` - cost_centre
-         *     * `project_code` - project_code
-         * @enum {string}
-         */
-        Kind86fEnum: "cost_centre" | "project_code";
-        /**
-         * @description * `statement` - statement
-         *     * `credit_note` - credit_note
-         * @enum {string}
-         */
-        KindB79Enum: "statement" | "credit_note";
         /** @enum {string} */
         LaunchEnum: "batch" | "per_node" | "manifest";
         /**
@@ -6417,13 +6421,6 @@ export interface components {
          * @enum {string}
          */
         MeasureEnum: "gpu_hours" | "credits" | "money";
-        /**
-         * @description * `pay_per_use` - Pay Per Use
-         *     * `commitment` - Commitment
-         *     * `showback` - Showback
-         * @enum {string}
-         */
-        ModeEnum: "pay_per_use" | "commitment" | "showback";
         /** @description The costs of two periods, and the parts of their difference, in nano-currency. */
         Move: {
             after_nano: number;
@@ -6592,7 +6589,7 @@ export interface components {
             code: string;
             /** @description Excluded; null: until the next code */
             end?: string | null;
-            kind: components["schemas"]["Kind86fEnum"];
+            kind: components["schemas"]["ChargeCodeKind"];
             /** @description Path */
             node: string;
             /** @description First month. It ends the code before it */
@@ -7308,7 +7305,7 @@ export interface components {
              *     * `commitment` - Commitment
              *     * `showback` - Showback
              */
-            mode: components["schemas"]["ModeEnum"];
+            mode: components["schemas"]["PriceMode"];
             pool: string;
             /** Format: date-time */
             start: string;
@@ -7338,7 +7335,7 @@ export interface components {
              *     * `commitment` - Commitment
              *     * `showback` - Showback
              */
-            mode: components["schemas"]["ModeEnum"];
+            mode: components["schemas"]["PriceMode"];
             pool: string;
             /**
              * Format: date-time
@@ -7373,7 +7370,7 @@ export interface components {
              *     * `commitment` - Commitment
              *     * `showback` - Showback
              */
-            mode: components["schemas"]["ModeEnum"];
+            mode: components["schemas"]["PriceMode"];
             /** @description Multiplier of the class in millionths */
             multiplier_ppm: number | null;
             /** @description Per GPU-hour, with the multiplier of the class. null: no price */
@@ -7414,7 +7411,7 @@ export interface components {
          *     * `showback` - Showback
          * @enum {string}
          */
-        PriceModeEnum: "pay_per_use" | "commitment" | "showback";
+        PriceMode: "pay_per_use" | "commitment" | "showback";
         /** @description A price at two moments, and the usage of the period at each of them. */
         PricePair: {
             /** @description Change of the price in millionths; null without a first one */
@@ -8675,6 +8672,12 @@ export interface components {
         StatementCreditRequest: {
             reason: string;
         };
+        /**
+         * @description * `statement` - statement
+         *     * `credit_note` - credit_note
+         * @enum {string}
+         */
+        StatementKind: "statement" | "credit_note";
         /** @description All transfers of one day, of one kind, with one other account. */
         StatementLine: {
             /** @description Above 0: credits that the team got */
@@ -8721,16 +8724,6 @@ export interface components {
              */
             unit?: components["schemas"]["UnitEnum"];
         };
-        /**
-         * @description * `pending` - Pending
-         *     * `done` - Done
-         *     * `approved` - Approved
-         *     * `rejected` - Rejected
-         *     * `withdrawn` - Withdrawn
-         *     * `expired` - Expired
-         * @enum {string}
-         */
-        Status53aEnum: "pending" | "done" | "approved" | "rejected" | "withdrawn" | "expired";
         /**
          * @description * `cancelled` - cancelled
          *     * `preempted` - preempted
