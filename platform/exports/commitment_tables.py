@@ -14,6 +14,7 @@ from uuid import UUID
 
 from bank.settling import zone_of
 from billing.models import ExtraCharge, PoolTerms, UsageClass
+from exports.closed_tables import closed_month
 from exports.commitments import Commitments, commitment_id
 from exports.focus_tables import (
     COMMITMENT_TYPE,
@@ -84,9 +85,7 @@ def contract_commitment(billing: Billing) -> Sequence[Column]:
 
 def commitment_batches(export: Export) -> Iterator[Sequence[CommitmentRow]]:
     """Yield the commitments of the export's month and pool that began by `as_of`, as one batch."""
-    period = BillingPeriod.objects.filter(
-        organization=export.organization_id, start=export.start, end=export.end
-    ).first()
+    period = closed_month(export)
     closed_at = None if period is None else period.closed_at
     commitments = Commitments(export.organization_id, known_at=closed_at)
     bought = _bought(export, period, commitments)

@@ -12,15 +12,16 @@ from adjustments.months import first_day_of
 from bank.settling import zone_of
 from billing.charges import charges_of
 from billing.periods import Period
-from exports.closed_tables import CLOSED_COLUMNS, closed_batches
+from exports.closed_tables import CLOSED_COLUMNS, closed_batches, closed_month
 from exports.commitment_tables import commitment_batches, contract_commitment
 from exports.commitments import Commitments
-from exports.focus_tables import Billing, FocusRows, billing_period, cost_and_usage
+from exports.focus_months import adjustment_rows, closed_focus_batches
+from exports.focus_rows import FocusRow, FocusRows, row_of
+from exports.focus_tables import Billing, billing_period, cost_and_usage
 from exports.invoice_tables import invoice_batches, invoice_detail
 from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
 from exports.tables import CHARGE_COLUMNS, Column
 from periods.code_book import code_book
-from periods.models import BillingPeriod
 from tenants.access import Actor
 from tenants.places import visible_place
 from tenants.roles import Permission
@@ -49,9 +50,7 @@ def columns_of(export: Export) -> Sequence[Column]:
 
 
 def _billing(export: Export) -> Billing:
-    closed = BillingPeriod.objects.filter(
-        organization=export.organization_id, start=export.start, end=export.end
-    ).first()
+    closed = closed_month(export)
     month = first_day_of(export.start, zone_of(export.organization_id))
     return Billing(
         provider=settings.PROVIDER_NAME,
@@ -80,6 +79,12 @@ def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], i
         for stored in _STORED[export.dataset](export):
             yield stored, 0
         return
+    period = closed_month(export)
+    if export.dataset == ExportDataset.FOCUS_COST_AND_USAGE and period is not None:
+        visible_place(actor, path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
+        for frozen in closed_focus_batches(export, period):
+            yield frozen, 0
+        return
     charges = charges_of(
         actor=actor,
         period=Period(export.start, export.end, export.as_of),
@@ -93,6 +98,12 @@ def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], i
             if export.dataset == ExportDataset.CHARGES:
                 yield batch.rows, progress
             else:
-                yield list(focus.of(batch.rows)), progress
-        if unused := list(focus.rest()):
-            yield unused, PERMILLE
+                yield list(focus.of(map(row_of, batch.rows))), progress
+        if last := [*focus.rest(), *_adjustments(export)]:
+            yield last, PERMILLE
+
+
+def _adjustments(export: Export) -> Iterator[FocusRow]:
+    """Yield the adjustments of the month of a file of FOCUS."""
+    if export.dataset == ExportDataset.FOCUS_COST_AND_USAGE:
+        yield from adjustment_rows(export)

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from billing.charges import Charge
 from billing.models import ExtraCharge, PoolTerms, PriceMode, UsageClass
-from exports.commitments import Commitments, commitment_id
+from exports.commitments import commitment_id
+from exports.focus_rows import FocusRow
 from exports.tables import MICRO, Column, decimal, text, time, whole
 from periods.code_book import CodeBook, Codes
-from primitives.units import MGPU_S_PER_GPU_HOUR, PPM, DeviceKind, div_half_even
+from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, div_half_even
 
 #: Decimals of quantities, and of unit prices: a price in nano times a multiplier in millionths.
 QUANTITY = 12
@@ -53,34 +54,14 @@ class Billing:
     book: CodeBook
 
 
-class FocusRow(NamedTuple):
-    """A row of Cost and Usage: a charge, with its use and its cost by all measures.
-
-    `category` is its ChargeCategory. `commitment` is the one that it buys, uses or leaves unused,
-    and `status` says which of the last two. `quantity_mgpu_s` is the priced quantity, if any.
-    """
-
-    category: str
-    charge: Charge
-    device: str
-    currency: str | None
-    mgpu_s: int
-    list_cost_nano: int
-    contracted_cost_nano: int
-    billed_cost_nano: int
-    effective_cost_nano: int
-    quantity_mgpu_s: int | None
-    commitment: PoolTerms | None = None
-    status: str | None = None
-
-
 def cost_and_usage(billing: Billing) -> Sequence[Column]:
     """Return the columns of Cost and Usage for rows of `FocusRow`. Our own columns come last."""
     pseudonym = _pseudonyms(billing.pseudonym_key)
 
     def tags(row: FocusRow) -> str | None:
         charge = row.charge
-        return _tags(charge.department, billing.book.codes(charge.team, billing.month))
+        codes = row.codes or billing.book.codes(charge.team, billing.month)
+        return _tags(charge.department, codes)
 
     return (
         decimal("BilledCost", lambda row: row.billed_cost_nano),
@@ -90,7 +71,7 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         time("BillingPeriodEnd", lambda row: billing.end),
         time("BillingPeriodStart", lambda row: billing.start),
         text("ChargeCategory", lambda row: row.category),
-        text("ChargeClass", lambda row: None),
+        text("ChargeClass", lambda row: "Correction" if row.is_correction else None),
         text("ChargeDescription", _description),
         text("ChargeFrequency", lambda row: _FREQUENCIES.get(row.category, "One-Time")),
         time("ChargePeriodEnd", lambda row: row.charge.end),
@@ -118,6 +99,8 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         decimal("ContractedUnitPrice", _if_priced(_unit_price), _UNIT_PRICE),
         decimal("EffectiveCost", lambda row: row.effective_cost_nano),
         text("HostProviderName", lambda row: billing.provider),
+        text("InvoiceDetailId", lambda row: row.invoice and row.invoice[1]),
+        text("InvoiceId", lambda row: row.invoice and row.invoice[0]),
         text("InvoiceIssuerName", lambda row: billing.provider),
         decimal("ListCost", lambda row: row.list_cost_nano),
         decimal("ListUnitPrice", _if_priced(_unit_price), _UNIT_PRICE),
@@ -133,21 +116,27 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         text("ServiceName", lambda row: "GPU Compute"),
         text("ServiceProviderName", lambda row: billing.provider),
         text("ServiceSubcategory", lambda row: "AI Platforms"),
-        text("SkuId", lambda row: row.charge.pool),
-        text("SkuMeter", _sku_meter),
+        text("SkuId", lambda row: row.charge.pool or None),
+        text("SkuMeter", lambda row: None if row.adjustment else _sku_meter(row)),
         text("SkuPriceId", _if_priced(_sku_price)),
         text("SubAccountId", lambda row: row.charge.team),
         text("SubAccountName", lambda row: row.charge.team.rpartition("/")[2]),
         text("SubAccountType", lambda row: "Team"),
         text("Tags", tags),
+        text("x_AdjustmentId", lambda row: row.adjustment and str(row.adjustment.pk)),
         text("x_AttemptId", _of_attempt(lambda charge: charge.attempt_id)),
         whole("x_AttemptNumber", _of_attempt(lambda charge: charge.attempt)),
         decimal("x_ClassMultiplier", lambda row: row.charge.class_multiplier_ppm, MICRO),
         text("x_JobId", _of_attempt(lambda charge: charge.job_id)),
-        text("x_Mode", lambda row: row.charge.mode),
-        text("x_PrincipalId", _of_attempt(lambda charge: pseudonym(charge.user_id))),
-        text("x_PriorityClass", _of_attempt(lambda charge: charge.priority_class)),
-        decimal("x_PriorityMultiplier", lambda row: row.charge.multiplier_ppm, MICRO),
+        text("x_Mode", lambda row: row.charge.mode or None),
+        text("x_NonBillableReason", _non_billable_reason),
+        text("x_PrincipalId", lambda row: pseudonym(row.charge.user_id)),
+        text("x_PriorityClass", lambda row: row.charge.priority_class or None),
+        decimal(
+            "x_PriorityMultiplier",
+            lambda row: None if row.adjustment else row.charge.multiplier_ppm,
+            MICRO,
+        ),
         text("x_RateLineId", lambda row: row.charge.rate_line),
         text("x_UsageClass", _sku_meter),
     )
@@ -169,109 +158,6 @@ def billing_period(billing: Billing) -> Sequence[Column]:
 _UNUSED = "unused"
 #: ChargeFrequency of the categories that have another one than "One-Time".
 _FREQUENCIES = {"Purchase": "Recurring", "Usage": "Usage-Based"}
-
-
-class FocusRows:
-    """Rows of Cost and Usage for a stream of charges, in the order of their days and teams.
-
-    Purchases of a commitment are billed, and its used and unused parts are the effective cost. So
-    both sums agree. An adjustment takes off the cost of use that exceeded the purchases. Unused
-    parts and adjustments follow all charges of the team and day.
-    """
-
-    def __init__(self, commitments: Commitments) -> None:
-        """Begin with no charge."""
-        self._commitments = commitments
-        self._account: tuple[datetime, str] | None = None
-        self._unused: dict[tuple[str, str | None, int | None], FocusRow] = {}
-
-    def of(self, charges: Iterable[Charge]) -> Iterator[FocusRow]:
-        """Yield the rows of the next charges."""
-        for charge in charges:
-            account = charge.start, charge.team
-            if account != self._account:
-                yield from self.rest()
-                self._account = account
-            terms = None
-            if charge.is_of_commitment:
-                terms = self._commitments.of(charge.pool, charge.start, charge.end)
-            is_bought = charge.usage_class == ExtraCharge.COMMITMENT
-            row = _row(charge)._replace(commitment=terms)
-            if is_bought:
-                row = row._replace(category="Purchase")
-            elif terms is not None:
-                row = row._replace(status="Used")
-            if terms is not None:
-                self._balance(row)
-            yield row
-
-    def rest(self) -> Iterator[FocusRow]:
-        """Yield the unused parts of the last team and day."""
-        for row in self._unused.values():
-            if min(row.quantity_mgpu_s or 0, row.effective_cost_nano) < 0:
-                yield row._replace(
-                    category="Adjustment",
-                    list_cost_nano=0,
-                    contracted_cost_nano=0,
-                    quantity_mgpu_s=None,
-                    status=None,
-                )
-            elif row.quantity_mgpu_s or row.effective_cost_nano:
-                yield row
-        self._unused.clear()
-
-    def _balance(self, row: FocusRow) -> None:
-        """Add what is bought to the unused part, or take off what is used."""
-        charge = row.charge
-        key = charge.pool, charge.rate_line, charge.price_nano
-        if key not in self._unused:
-            unused = _row(_without_use(charge))._replace(status="Unused")
-            self._unused[key] = unused._replace(commitment=row.commitment)
-        before, sign = self._unused[key], -1 if row.status == "Used" else 1
-        cost_nano = before.effective_cost_nano + sign * row.list_cost_nano
-        self._unused[key] = before._replace(
-            list_cost_nano=cost_nano,
-            contracted_cost_nano=cost_nano,
-            effective_cost_nano=cost_nano,
-            quantity_mgpu_s=(before.quantity_mgpu_s or 0) + sign * charge.priced_mgpu_s,
-        )
-
-
-def _row(charge: Charge) -> FocusRow:
-    """Return the row of a charge as usage without a commitment."""
-    return FocusRow(
-        category="Usage",
-        charge=charge,
-        device=charge.device,
-        currency=charge.currency,
-        mgpu_s=charge.mgpu_s,
-        list_cost_nano=charge.list_cost_nano,
-        contracted_cost_nano=charge.contracted_cost_nano,
-        billed_cost_nano=charge.billed_cost_nano,
-        effective_cost_nano=charge.effective_cost_nano,
-        quantity_mgpu_s=charge.priced_mgpu_s,
-    )
-
-
-def _without_use(charge: Charge) -> Charge:
-    """Return the charge of a commitment with the price of this one, of no use and no cost."""
-    return charge._replace(
-        usage_class=ExtraCharge.COMMITMENT.value,
-        multiplier_ppm=PPM,
-        mgpu_s=0,
-        priced_mgpu_s=0,
-        list_cost_nano=0,
-        contracted_cost_nano=0,
-        billed_cost_nano=0,
-        effective_cost_nano=0,
-        user_id="",
-        user="",
-        cluster="",
-        priority_class="",
-        job_id="",
-        job_name="",
-        attempt_id="",
-    )
 
 
 def commitment_name(terms: PoolTerms) -> str:
@@ -359,7 +245,14 @@ def charged_for(usage_class: str) -> str:
     return _DESCRIPTIONS.get(usage_class, f"{usage_class.capitalize()} use of")
 
 
+def _non_billable_reason(row: FocusRow) -> str | None:
+    is_shown = row.charge.mode == PriceMode.SHOWBACK
+    return row.charge.fault or (PriceMode.SHOWBACK.value if is_shown else None)
+
+
 def _description(row: FocusRow) -> str:
+    if row.adjustment is not None:
+        return row.adjustment.reason
     if row.category == "Adjustment":
         return f"Use beyond the guarantee of {row.charge.pool}"
     what = charged_for(_sku_meter(row))
@@ -374,8 +267,8 @@ def hours(mgpu_s: int) -> int:
 
 
 def _consumed_hours(row: FocusRow) -> int | None:
-    is_unconsumed = row.charge.usage_class == ExtraCharge.COMMITMENT
-    return None if is_unconsumed else hours(row.mgpu_s)
+    is_consumed = row.category == "Usage" and row.status != "Unused"
+    return hours(row.mgpu_s) if is_consumed else None
 
 
 def quantity_unit(row: Any) -> str:
@@ -399,11 +292,13 @@ def _tags(department: str, codes: Codes) -> str | None:
     return json.dumps(found) if found else None
 
 
-def _pseudonyms(key: bytes) -> Callable[[str], str]:
-    """Return the function that gives a user's pseudonym."""
+def _pseudonyms(key: bytes) -> Callable[[str], str | None]:
+    """Return the function that gives a user's pseudonym. Rows without a user have none."""
 
     @lru_cache(65_536)
-    def pseudonym(user_id: str) -> str:
+    def pseudonym(user_id: str) -> str | None:
+        if not user_id:
+            return None
         return hmac.new(key, user_id.encode(), "sha256").hexdigest()[:_PSEUDONYM_HEX]
 
     return pseudonym

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from django.db.models import QuerySet
 
 from billing.models import ExtraCharge
+from exports.focus_rows import category_of
 from exports.focus_tables import Billing, charged_for, quantity_unit
 from exports.models import Export
 from exports.tables import MICRO, Column, decimal, micro_hours, text, time
@@ -98,8 +99,8 @@ def _rows(lines: QuerySet[StatementLine], export: Export) -> Iterator[InvoiceLin
 
 
 def _category(one: InvoiceLine) -> str:
-    if one.line.usage_class in _ADJUSTMENTS:
-        return "Adjustment"
+    if one.line.adjustment is not None:
+        return category_of(one.line.adjustment)
     return "Purchase" if one.line.usage_class == ExtraCharge.COMMITMENT else "Usage"
 
 

@@ -7,9 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.db.models import Max
 
+from adjustments.adjusting import adjustments_in
+from adjustments.disputed_charges import used_month_of
+from adjustments.models import Adjustment
 from billing.daily_charges import Charged, ChargedUse, charges_in
 from periods.code_book import CodeBook
 from periods.models import BillingPeriod, ChargeRow
@@ -116,6 +120,50 @@ def frozen_charges(organization_id: UUID, start: datetime, end: datetime) -> Ite
     Corrections count in the month in which they are booked, if all of it is inside. Open months
     have no frozen charges: see `closed_until`.
     """
+    for period, days in _closed_in(organization_id, start, end):
+        rows = period.rows.order_by("number")
+        if period.start < start or period.end > end:
+            rows = rows.filter(is_correction=False, day__in=days)
+        yield from rows.iterator(chunk_size=BATCH_ROWS)
+
+
+class FrozenAdjustment(NamedTuple):
+    """An adjustment of a closed month. `month` and `day` are those of the use that it is about."""
+
+    period: BillingPeriod
+    month: date
+    day: date
+    adjustment: Adjustment
+
+
+def frozen_adjustments(
+    organization_id: UUID, start: datetime, end: datetime
+) -> Iterator[FrozenAdjustment]:
+    """Yield the adjustments of closed months in `[start, end)`, by month, moment and id.
+
+    They count as charges of `frozen_charges` do.
+    """
+    for period, days in _closed_in(organization_id, start, end):
+        is_whole = start <= period.start and period.end <= end
+        for adjustment in adjustments_in(organization_id, period.month):
+            day = adjusted_day(adjustment, ZoneInfo(period.time_zone))
+            if is_whole or (not adjustment.is_correction and day in days):
+                month = day.replace(day=1) if adjustment.is_correction else period.month
+                yield FrozenAdjustment(period, month, day, adjustment)
+
+
+def adjusted_day(adjustment: Adjustment, zone: ZoneInfo) -> date:
+    """Return the day of an adjustment's effect. A correction has the first of its month of use."""
+    month = None
+    if adjustment.is_correction and adjustment.dispute is not None:
+        month = used_month_of(adjustment.dispute, zone)
+    return month or adjustment.effective_at.astimezone(zone).date()
+
+
+def _closed_in(
+    organization_id: UUID, start: datetime, end: datetime
+) -> Iterator[tuple[BillingPeriod, list[date]]]:
+    """Yield the closed months that overlap `[start, end)`, with their days that are inside."""
     periods = BillingPeriod.objects.filter(
         organization=organization_id, start__lt=end, end__gt=start
     )
@@ -123,7 +171,4 @@ def frozen_charges(organization_id: UUID, start: datetime, end: datetime) -> Ite
         days = [
             day for day, since, until in month_of(period).days() if start <= since and until <= end
         ]
-        rows = period.rows.order_by("number")
-        if period.start < start or period.end > end:
-            rows = rows.filter(is_correction=False, day__in=days)
-        yield from rows.iterator(chunk_size=BATCH_ROWS)
+        yield period, days

@@ -106,7 +106,7 @@ def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
 def _adjustment_lines(period: BillingPeriod) -> list[tuple[LineKey, int, int]]:
     """Return the lines of adjustments, without use, with the codes of their months."""
     adjusted = [
-        (_adjusted(one, period), one.amount_nano)
+        (line_of_adjustment(one, period), one.amount_nano)
         for one in adjustments_in(period.organization_id, period.month)
     ]
     first = min((key.month for key, _ in adjusted), default=period.month)
@@ -117,7 +117,7 @@ def _adjustment_lines(period: BillingPeriod) -> list[tuple[LineKey, int, int]]:
     ]
 
 
-def _adjusted(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
+def line_of_adjustment(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
     """Return the line of an adjustment, without codes. A correction names the month of the use."""
     month, dispute, pool = adjustment.month, adjustment.dispute, adjustment.pool
     if adjustment.is_correction and dispute is not None:
@@ -129,7 +129,7 @@ def _adjusted(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
         team_id=adjustment.team_id,
         pool="" if pool is None else pool.name,
         device=DeviceKind.GPU if pool is None else pool.kind,
-        usage_class="adjustment" if dispute is None else "refund",
+        usage_class="adjustment" if adjustment.dispute_id is None else "refund",
         adjustment_id=adjustment.pk,
     )
 

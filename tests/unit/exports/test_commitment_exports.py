@@ -52,7 +52,7 @@ def written(actor: Actor, now: datetime = LATER, **changes: Any) -> Export:
 def test_a_commitment_in_the_words_of_focus(company: Company, finance: Actor) -> None:
     """Its id joins it to Cost and Usage, whose purchases sum to its cost.
 
-    Planted: the quantity of the month in place of the commitment's days; all charges bought."""
+    Against: the quantity of the month in place of the commitment's days; all charges bought."""
     first, second = PoolTerms.objects.filter(mode="commitment").order_by("start")
     export = written(finance)
     rows = cells_of(export)
@@ -121,7 +121,7 @@ def test_a_commitment_that_runs_counts_until_the_moment_of_the_file(
 def test_the_file_of_a_closed_month_never_changes(company: Company, finance: Actor) -> None:
     """A commitment that is added later for a past time is not in it. A team has its own part.
 
-    Planted: commitments that were added after the closing."""
+    Against: commitments that were added after the closing."""
     close(company, finance, "2026-11", "known")
     before = written(finance, DUE)
     PoolTerms.objects.create(

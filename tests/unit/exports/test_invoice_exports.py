@@ -8,10 +8,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.conf import LazySettings
 
+from adjustments.models import Adjustment
 from builders.billing_builders import a_metered_attempt, a_rate_card
 from builders.period_builders import DECEMBER, DUE, close
 from builders.portal_builders import Company, a_company, an_actor
@@ -195,9 +197,10 @@ def test_a_node_has_the_invoices_of_units_below_it(company: Company, fiona: Acto
 
 def test_a_refund_is_an_adjustment_without_a_pool() -> None:
     """Planted: a refund as usage. Against: an empty SkuId."""
+    refund = Adjustment(amount_nano=-1, dispute_id=uuid4(), reason="lost")
     line = StatementLine(
         statement=Statement(), usage_class="refund", pool="", team_path="a/b", month=NOVEMBER_1,
-        is_correction=True,
+        is_correction=True, adjustment=refund,
     )  # fmt: skip
     one = InvoiceLine(line, "gpu", "EUR", 0, 0, 0, 0, 0)
     month = NOVEMBER_1.date()
@@ -206,10 +209,16 @@ def test_a_refund_is_an_adjustment_without_a_pool() -> None:
     )
     cells = {column.name: column for column in invoice_detail(billing)}
     assert cells["ChargeCategory"].value(one) == "Adjustment"
-    assert cells["InvoiceDetailDescription"].value(one) == "Refund of a/b in 2026-11, correction"
+    assert (
+        cells["InvoiceDetailDescription"].value(one) == "Refund of a/b in 2026-11, correction: lost"
+    )
     assert json.loads(cells["InvoiceDetailGrain"].value(one)) == {
         "SkuMeter": "refund",
         "SubAccountId": "a/b",
+        "x_AdjustmentId": str(refund.pk),
         "x_IsCorrection": True,
         "x_Month": "2026-11",
     }
+    credit = Adjustment(amount_nano=-1)
+    line.adjustment = credit
+    assert cells["ChargeCategory"].value(one) == "Credit"
