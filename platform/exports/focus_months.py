@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import islice
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from adjustments.adjusting import adjustments_in
@@ -20,12 +21,13 @@ from periods.charges import BATCH_ROWS, adjusted_day
 from periods.code_book import CodeBook, Codes, code_book
 from periods.models import BillingPeriod
 from periods.statement_models import StatementKind, StatementLine
-from periods.statements import LineKey, line_of_adjustment
+from periods.statements import LineKey
 from primitives.days import midnight
 from primitives.units import PPM, DeviceKind
 from tenants.places import path_at
 
-Invoices = Mapping[LineKey, tuple[str, str]]
+#: The numbers of a statement and its line, by the key of the line or the id of its adjustment.
+Invoices = Mapping[LineKey | UUID, tuple[str, str]]
 
 
 def closed_focus_batches(export: Export, period: BillingPeriod) -> Iterator[Sequence[FocusRow]]:
@@ -47,7 +49,7 @@ def _closed_rows(export: Export, period: BillingPeriod) -> Iterator[FocusRow]:
     for adjustment in adjustments_in(export.organization_id, period.month):
         row = _adjusted(adjustment, export, ZoneInfo(period.time_zone), period.currency, book)
         if row is not None:
-            yield row._replace(invoice=invoices.get(line_of_adjustment(adjustment, period)))
+            yield row._replace(invoice=invoices.get(adjustment.pk))
 
 
 def adjustment_rows(export: Export) -> Iterator[FocusRow]:
@@ -77,7 +79,7 @@ def _invoices(export: Export, period: BillingPeriod) -> Invoices:
         statement__issued_at__lte=export.as_of,
     ).exclude(statement__credit_note__issued_at__lte=export.as_of)
     return {
-        LineKey(*(getattr(line, name) for name in LineKey._fields)): (
+        line.adjustment_id or LineKey(*(getattr(line, name) for name in LineKey._fields)): (
             line.statement.number,
             str(line.number),
         )
