@@ -16,6 +16,7 @@ from exports.models import (
     DeliverySchedule,
     DeliveryState,
     Export,
+    ExportDataset,
     ExportState,
 )
 from exports.requests import finished_file, request_export
@@ -39,7 +40,8 @@ Clock = Callable[[], datetime]
 def plan_deliveries(now: datetime) -> int:
     """Store what is due: closed months, and the last day of daily schedules. Return how many.
 
-    A repeat stores nothing. Days without a worker are left out, as the next file has them.
+    Invoices of a closed month wait for its first statement. A repeat stores nothing. Days without a
+    worker are left out, as the next file has them.
     """
     running = DeliverySchedule.objects.filter(
         ended_at=None, organization__archived_at=None
@@ -50,6 +52,8 @@ def plan_deliveries(now: datetime) -> int:
             closed = BillingPeriod.objects.filter(
                 organization=schedule.organization_id, closed_at__gte=schedule.created_at
             )
+            if schedule.dataset == ExportDataset.FOCUS_INVOICE_DETAIL:
+                closed = closed.filter(statements__isnull=False).distinct()
             known = schedule.deliveries.values("due_on")
             days = list(closed.exclude(month__in=known).values_list("month", flat=True))
         else:
@@ -131,7 +135,7 @@ def _requested(delivery: Delivery, now: datetime) -> Export:
     zone = zone_of(schedule.organization_id)
     month = month_in(delivery.due_on.replace(day=1), zone)
     start, end = (month.start, month.end) if closed is None else (closed.start, closed.end)
-    as_of = end
+    as_of = now
     if schedule.frequency == DeliveryFrequency.DAILY:
         following = datetime.combine(delivery.due_on + _DAY, datetime.min.time(), zone)
         as_of = min(end, following.astimezone(UTC))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 from django.db import models
 from django.db.models import F, Func, Q
 from django.db.models.lookups import GreaterThanOrEqual
@@ -61,7 +63,8 @@ class ExportFormat(models.TextChoices):
 class Export(models.Model):
     """A file with the charges of a node and everything below it, during `[start, end)`.
 
-    `node_path` is as requested, with its last slash. Use that has not ended counts until `as_of`.
+    `time_zone` is the organization's at the request. `node_path` is as requested, with its last
+    slash. Use that has not ended counts until `as_of`.
     An empty `pool` means all. A worker that writes the file updates `seen_at`; another one starts
     again where that is too old. `message` says why it failed. `manifest` is None until it is done.
     `removed_at` is when its file was deleted; all else stays.
@@ -75,6 +78,7 @@ class Export(models.Model):
     format = models.CharField(max_length=8, choices=ExportFormat.choices)
     start = models.DateTimeField()
     end = models.DateTimeField()
+    time_zone = models.CharField(max_length=64, default="UTC")
     as_of = models.DateTimeField()
     pool = models.CharField(max_length=63, blank=True)
     state = models.CharField(max_length=8, choices=ExportState.choices, default=ExportState.QUEUED)
@@ -130,9 +134,11 @@ class Export(models.Model):
 
     @property
     def file_name(self) -> str:
-        """Return the name under which people store the file."""
+        """Return the name under which people store the file, with days of its time zone."""
         place = self.node_path.rstrip("/").replace("/", "-")
-        return f"{self.dataset}-{place}-{self.start:%Y%m%d}-{self.end:%Y%m%d}.{self.format}"
+        zone = ZoneInfo(self.time_zone)
+        days = "-".join(f"{one.astimezone(zone):%Y%m%d}" for one in (self.start, self.end))
+        return f"{self.dataset}-{place}-{days}.{self.format}"
 
 
 class PseudonymKey(models.Model):

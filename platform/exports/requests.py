@@ -98,6 +98,7 @@ def request_export(
         format=format_name,
         start=period.start,
         end=period.end,
+        time_zone=zone_of(organization.pk).key,
         as_of=period.as_of.replace(microsecond=0),
         pool=pool_name or "",
         created_at=now,

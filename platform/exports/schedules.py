@@ -28,6 +28,8 @@ from webapi.middleware import current_request_id
 
 #: Schedules of one organization that are not ended.
 SCHEDULES_MAX = 20
+#: Datasets that have rows of closed months only.
+_OF_CLOSED_MONTHS = (ExportDataset.CLOSED_CHARGES, ExportDataset.FOCUS_INVOICE_DETAIL)
 _ENDED = "The schedule was ended before the delivery."
 
 
@@ -54,8 +56,10 @@ def create_schedule(
         require(actor, permission, node)
     if dataset in FOCUS_DATASETS and format_name == ExportFormat.XLSX:
         raise InvalidRequest("FOCUS files are delivered as CSV or Parquet. Choose one of them.")
-    if dataset == ExportDataset.CLOSED_CHARGES and frequency == DeliveryFrequency.DAILY:
-        raise InvalidRequest("Charges of closed months are delivered monthly. Choose monthly.")
+    if dataset in _OF_CLOSED_MONTHS and frequency == DeliveryFrequency.DAILY:
+        raise InvalidRequest(
+            "Closed charges and invoices are there once a month is closed. Choose monthly."
+        )
     target_named(target)
     # The lock makes the bound and the refusal of a second one exact.
     node = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
@@ -102,6 +106,8 @@ def end_schedule(schedule_id: UUID, *, actor: Actor, now: datetime) -> None:
 def redeliver(delivery_id: UUID, *, actor: Actor, now: datetime) -> Delivery:
     """Make a delivery again, which replaces the file at the target.
 
+    A monthly file is written anew, with the statements and credit notes that were issued since.
+
     Raises NotFound, Forbidden, and Conflict for one that waits or whose schedule was ended.
     """
     rows = visible_deliveries(actor).select_for_update(of=("self",))
@@ -118,7 +124,9 @@ def redeliver(delivery_id: UUID, *, actor: Actor, now: datetime) -> Delivery:
         raise Conflict("A later file replaced it. Deliver that one again.")
     delivery.state, delivery.tries, delivery.message = DeliveryState.WAITING, 0, ""
     delivery.next_at = now
-    delivery.save(update_fields=["state", "tries", "message", "next_at"])
+    if not is_daily:
+        delivery.export = None
+    delivery.save(update_fields=["state", "tries", "message", "next_at", "export"])
     _record("delivery.repeated", delivery.schedule, actor, now)
     return delivery
 

@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 from audit.models import AuditEvent
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
-from builders.period_builders import an_empty_closed_month
+from builders.period_builders import DUE, an_empty_closed_month, close
 from builders.portal_builders import Company, a_company, an_actor
 from exports import schedules
 from exports.delivering import PAUSES, deliver_next, plan_deliveries
@@ -28,6 +28,7 @@ from exports.running import run_next
 from exports.schedules import create_schedule, end_schedule, redeliver
 from exports.targets import DeliveryFailed, FolderTarget
 from periods.models import BillingPeriod
+from periods.statements import Unit, credit_statement, issue_statements
 from primitives.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from quotas.models import OrganizationPolicy
 from tenants.access import Actor
@@ -168,9 +169,46 @@ def test_a_monthly_file_comes_once_the_month_is_closed(company: Company, root: P
     assert (delivery.state, delivery.due_on) == ("done", date(2026, 11, 1))
     assert delivery.export is not None
     assert (delivery.export.start, delivery.export.end, delivery.export.as_of) == (
-        DAY, DECEMBER, DECEMBER,
+        DAY, DECEMBER, DECEMBER + 6 * A_DAY,
     )  # fmt: skip
     assert len(list((root / "ai-company/2026-11").iterdir())) == 2
+
+
+def test_invoices_come_once_there_are_statements(company: Company, root: Path) -> None:
+    """The file has the statements that were issued before it, and a repeat has the later ones.
+
+    Against: the invoices until the end of the month, which are none; a repeat of the old file."""
+    finance = finance_of(company)
+    scheduled(finance, frequency="monthly", dataset="focus_invoice_detail")
+    close(company, finance, "2026-11", "known")
+    assert plan_deliveries(DUE) == 0
+    (statement,) = issue_statements(
+        company.organization.pk, "2026-11", Unit.TEAM, actor=finance, now=DUE
+    )
+    assert plan_deliveries(DUE) == 1
+    assert made(DUE).state == "done"
+    (file,) = (root / "ai-company/2026-11").glob("*.csv")
+
+    def invoices() -> list[str]:
+        return [row["InvoiceId"] for row in csv.DictReader(file.read_text().splitlines())]
+
+    assert invoices() == ["2026-00001"]
+    later = DUE + A_DAY
+    credit_statement(statement.pk, "wrong", actor=finance, now=later)
+    redeliver(Delivery.objects.get().pk, actor=finance, now=later)
+    assert made(later).state == "done"
+    assert invoices() == ["2026-00001", "2026-00002"]
+
+
+def test_a_file_is_named_by_days_of_the_organizations_zone(company: Company) -> None:
+    """Tokyo's November begins on 31 October in UTC. Against: days in UTC."""
+    OrganizationPolicy.objects.update_or_create(
+        organization=company.organization, defaults={"time_zone": "Asia/Tokyo"}
+    )
+    scheduled(finance_of(company))
+    plan_deliveries(LATER)
+    assert deliver_next(clock_at(LATER))
+    assert Export.objects.get().file_name == "charges-ai-company-20261101-20261201.csv"
 
 
 def test_known_months_are_not_looked_up_one_by_one(company: Company) -> None:
@@ -312,8 +350,9 @@ def test_who_may_schedule(company: Company, monkeypatch: pytest.MonkeyPatch) -> 
         scheduled(finance, organization="ai-company/research")
     with pytest.raises(InvalidRequest, match="as CSV or Parquet"):
         scheduled(finance, dataset="focus_cost_and_usage", format_name="xlsx")
-    with pytest.raises(InvalidRequest, match="are delivered monthly"):
-        scheduled(finance, dataset="closed_charges")
+    for dataset in ("closed_charges", "focus_invoice_detail"):
+        with pytest.raises(InvalidRequest, match="once a month is closed"):
+            scheduled(finance, dataset=dataset)
     with pytest.raises(NotFound, match="There is no target 'elsewhere'"):
         scheduled(finance, target="elsewhere")
     scheduled(finance)
