@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from builders.period_builders import DECEMBER, DUE, close
 from builders.portal_builders import Company, a_company, a_pool, a_user, an_actor
 from exports.files import file_of
 from exports.models import Export
+from periods.code_models import CodeKind
+from periods.codes import NewCode, set_codes
 from periods.statement_models import Statement
 from periods.statements import Unit, credit_statement, issue_statements
 from tenants.access import Actor
@@ -187,7 +189,12 @@ def test_rows_of_a_closed_month_in_the_words_of_focus(company: Company, fiona: A
 def test_corrections_are_rows_of_the_later_month(company: Company, fiona: Actor) -> None:
     """December has late use of November, and the refund of a dispute. November stays as it was.
 
-    Against: the charge period of December; the class left out."""
+    Both have the cost centre of November. Against: the charge period and the codes of December; the
+    class left out."""
+    codes = (("4711", date(2026, 11, 1)), ("4712", date(2026, 12, 1)))
+    nlp = "ai-company/research/nlp"
+    wanted = [NewCode(nlp, CodeKind.COST_CENTRE, code, first) for code, first in codes]
+    set_codes(company.organization.pk, wanted, actor=fiona, now=LATER)
     lead = an_actor(company.nlp, Role.TEAM_LEAD, "lead")
     disputed = a_metered_attempt(company.nlp, 10 * 86_400, 10 * 86_400 + HOUR, mgpu=1_000)
     close(company, fiona, "2026-11", "known")
@@ -212,7 +219,11 @@ def test_corrections_are_rows_of_the_later_month(company: Company, fiona: Actor)
         ("Correction", "Adjustment", "2026-11-11T00:00:00Z", "2026-12-01T00:00:00Z",
          "-2.000000001", number),
     ]  # fmt: skip
+    assert {row["Tags"] for row in rows} == {
+        '{"tidegate/department": "research", "tidegate/cost-centre": "4711"}'
+    }
     closed = written(fiona, JANUARY_4, dataset="closed_charges", **december)
+    assert {row["cost_centre"] for row in cells_of(closed)} == {"4711"}
     names = ("kind", "charged_month", "day", "usage_class", "cost", "adjustment_reason")
     assert [tuple(row[name] for name in names) for row in cells_of(closed)] == [
         ("correction", "2026-11", "2026-11-06", "guaranteed", "2.000000001", ""),
