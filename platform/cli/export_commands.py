@@ -33,6 +33,7 @@ class FileFormat(StrEnum):
     CSV = "csv"
     XLSX = "xlsx"
     PARQUET = "parquet"
+    PDF = "pdf"
 
 
 class DatasetName(StrEnum):
@@ -51,7 +52,8 @@ def export_create(
     ctx: typer.Context,
     node: Annotated[str, typer.Argument(help="Path of the node: ai-company/research.")],
     file_format: Annotated[
-        FileFormat, typer.Option("--format", help="CSV and Parquet are exact.")
+        FileFormat,
+        typer.Option("--format", help="CSV and Parquet are exact; PDF has sums for people."),
     ] = FileFormat.CSV,
     dataset: Annotated[
         DatasetName,

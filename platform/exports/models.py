@@ -53,11 +53,15 @@ FOCUS_DATASETS = frozenset(
 
 
 class ExportFormat(models.TextChoices):
-    """The format of a file. CSV and Parquet are exact; XLSX has 15 digits of a number."""
+    """The format of a file. CSV and Parquet are exact; XLSX has 15 digits of a number.
+
+    PDF is a report for people: sums by team, pool and usage class.
+    """
 
     CSV = "csv"
     XLSX = "xlsx"
     PARQUET = "parquet"
+    PDF = "pdf"
 
 
 class Export(models.Model):
@@ -100,7 +104,8 @@ class Export(models.Model):
                 name="export_state_is_known",
             ),
             models.CheckConstraint(
-                condition=Q(format__in=["csv", "xlsx", "parquet"]), name="export_format_is_known"
+                condition=Q(format__in=["csv", "xlsx", "parquet", "pdf"]),
+                name="export_format_is_known",
             ),
             models.CheckConstraint(
                 condition=Q(end__gt=F("start")), name="export_period_has_a_length"

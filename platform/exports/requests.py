@@ -21,6 +21,7 @@ from exports.models import (
     PSEUDONYM_KEY_BYTES,
     Export,
     ExportDataset,
+    ExportFormat,
     ExportState,
     PseudonymKey,
 )
@@ -76,6 +77,11 @@ def request_export(
         raise InvalidRequest(
             "An invoice has all of its lines. Leave the pool out.",
             errors=[FieldError("/pool", "does not go with invoices")],
+        )
+    if dataset in FOCUS_DATASETS and format_name == ExportFormat.PDF:
+        raise InvalidRequest(
+            "FOCUS files are for programs. Choose CSV or Parquet, or another dataset for a PDF.",
+            errors=[FieldError("/format", "does not go with FOCUS")],
         )
     if dataset in FOCUS_DATASETS:
         _refuse_other_than_a_month(period, organization)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,8 +16,10 @@ from django.db.models import Q
 from exports import files
 from exports.contents import batches_of, columns_of
 from exports.manifests import Sums, manifest_of
-from exports.models import PERMILLE, Export, ExportState
-from exports.writers import writer_of
+from exports.models import PERMILLE, Export, ExportFormat, ExportState
+from exports.reports import ReportWriter
+from exports.tables import Column
+from exports.writers import Writer, writer_of
 from live.publishing import publish
 from primitives.errors import PortalError
 from tenants.access import actor_of
@@ -92,7 +94,7 @@ def _write(export: Export, clock: Clock) -> Any:
     batches = batches_of(export, actor_of(export.requested_by))
     sums, columns = Sums(), columns_of(export)
     try:
-        with writer_of(export.format, files.part_of(export.pk), columns) as writer:
+        with _writer(export, columns) as writer:
             for rows, progress_permille in batches:
                 writer.write(rows)
                 sums.add(rows)
@@ -102,6 +104,13 @@ def _write(export: Export, clock: Clock) -> Any:
         batches.close()
     size_bytes, sha256 = files.complete(export.pk)
     return manifest_of(export, columns, sums, size_bytes=size_bytes, sha256=sha256, now=clock())
+
+
+def _writer(export: Export, columns: Sequence[Column]) -> Writer:
+    path = files.part_of(export.pk)
+    if export.format == ExportFormat.PDF:
+        return ReportWriter(path, export)
+    return writer_of(export.format, path, columns)
 
 
 def _report(export_id: UUID, progress_permille: int, now: datetime) -> None:

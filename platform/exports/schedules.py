@@ -54,7 +54,7 @@ def create_schedule(
         raise InvalidRequest("Files are delivered for a whole organization. Name one.")
     for permission in (Permission.VIEW_COSTS, Permission.VIEW_JOBS):
         require(actor, permission, node)
-    if dataset in FOCUS_DATASETS and format_name == ExportFormat.XLSX:
+    if dataset in FOCUS_DATASETS and format_name in (ExportFormat.XLSX, ExportFormat.PDF):
         raise InvalidRequest("FOCUS files are delivered as CSV or Parquet. Choose one of them.")
     if dataset in _OF_CLOSED_MONTHS and frequency == DeliveryFrequency.DAILY:
         raise InvalidRequest(

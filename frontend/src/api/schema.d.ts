@@ -5191,6 +5191,7 @@ export interface components {
              *     * `csv` - Csv
              *     * `xlsx` - Xlsx
              *     * `parquet` - Parquet
+             *     * `pdf` - Pdf
              */
             format: components["schemas"]["FormatEnum"];
             /** @description Path of the node: it and all below it */
@@ -5343,9 +5344,10 @@ export interface components {
          * @description * `csv` - Csv
          *     * `xlsx` - Xlsx
          *     * `parquet` - Parquet
+         *     * `pdf` - Pdf
          * @enum {string}
          */
-        FormatEnum: "csv" | "xlsx" | "parquet";
+        FormatEnum: "csv" | "xlsx" | "parquet" | "pdf";
         /**
          * @description * `monthly` - Monthly
          *     * `daily` - Daily

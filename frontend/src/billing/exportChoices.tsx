@@ -6,6 +6,7 @@ export const FORMATS: readonly { value: ExportFormat; label: string }[] = [
   { value: "csv", label: "CSV" },
   { value: "xlsx", label: "Excel (XLSX)" },
   { value: "parquet", label: "Parquet" },
+  { value: "pdf", label: "PDF report" },
 ];
 
 export const DATASETS: readonly { value: ExportDataset; label: string }[] = [

@@ -324,7 +324,7 @@ def an_export_of_a_mib(organization: Node, actor: Actor) -> Export:
     ("name", "values"),
     [
         ("export_state_is_known", {"state": "lost"}),
-        ("export_format_is_known", {"format": "pdf"}),
+        ("export_format_is_known", {"format": "docx"}),
         ("export_period_has_a_length", {"end": at(0)}),
         ("export_progress_is_a_share", {"progress_permille": 1_001}),
         ("export_has_a_file_when_done", {"state": "done"}),
