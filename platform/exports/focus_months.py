@@ -22,7 +22,7 @@ from periods.code_book import CodeBook, Codes, code_book
 from periods.models import BillingPeriod
 from periods.statement_models import StatementKind, StatementLine
 from periods.statements import LineKey
-from primitives.days import midnight
+from primitives.days import midnight, next_month
 from primitives.units import PPM, DeviceKind
 from tenants.places import path_at
 
@@ -151,6 +151,8 @@ def _adjusted(
         return None
     day = adjusted_day(adjustment, zone)
     start, end = _day(day, zone)
+    if adjustment.is_correction:
+        end = midnight(next_month(day), zone)
     organization, department = _places(path)
     amount_nano, user = adjustment.amount_nano, adjustment.user
     charge = Charge(

@@ -216,7 +216,7 @@ def test_corrections_are_rows_of_the_later_month(company: Company, fiona: Actor)
     assert [tuple(row[name] for name in shown) for row in rows] == [
         ("Correction", "Usage", "2026-11-06T00:00:00Z", "2026-12-01T00:00:00Z", "2.000000001",
          number),
-        ("Correction", "Adjustment", "2026-11-11T00:00:00Z", "2026-12-01T00:00:00Z",
+        ("Correction", "Adjustment", "2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z",
          "-2.000000001", number),
     ]  # fmt: skip
     assert {row["Tags"] for row in rows} == {
@@ -230,7 +230,7 @@ def test_corrections_are_rows_of_the_later_month(company: Company, fiona: Actor)
         (
             "correction",
             "2026-11",
-            "2026-11-11",
+            "2026-11-01",
             "refund",
             "-2.000000001",
             "Refund of train, attempt 1",
