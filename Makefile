@@ -117,7 +117,7 @@ unit: environment ## Tests of single modules
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
 
 laws: environment ## The laws on examples that nobody has tried yet
-	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/billing/test_chargeback_laws.py \
+	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/chargeback/test_chargeback_laws.py \
 		tests/integration/test_accounts_machine.py \
 		--hypothesis-profile=new-examples
 

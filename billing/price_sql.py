@@ -61,6 +61,10 @@ class_prices AS MATERIALIZED (
     FROM own_prices o JOIN own_prices b USING (tariff)
     WHERE o.class = 3 AND o.price_nano IS NULL AND b.class = 2
       AND o.start_s < b.end_s AND o.end_s > b.start_s
+    UNION ALL
+    SELECT * FROM own_prices o
+    WHERE o.class = 3 AND o.price_nano IS NULL
+      AND NOT EXISTS (SELECT FROM own_prices b WHERE b.tariff = o.tariff AND b.class = 2)
 ),
 own_terms AS MATERIALIZED (
     SELECT m.tariff, {_VALUES},

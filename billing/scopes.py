@@ -24,6 +24,7 @@ class AttemptFilter:
     user: str | None = None
     cluster: str | None = None
     priority_class: str | None = None
+    job_type: str | None = None
 
     def condition(self, organizations: Collection[UUID]) -> tuple[str, dict[str, Any]]:
         """Return SQL that narrows attempts (`a`), and its parameters.
@@ -47,6 +48,9 @@ class AttemptFilter:
         if self.priority_class is not None:
             sql += " AND a.priority_class = %(priority_class)s"
             parameters["priority_class"] = self.priority_class
+        if self.job_type is not None:
+            sql += " AND a.job_type = %(job_type)s"
+            parameters["job_type"] = self.job_type
         return sql, parameters
 
 

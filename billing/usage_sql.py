@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
 
@@ -31,10 +32,8 @@ POOLS_MAX = 10_000
 #: The usage classes and the charges beside use, by the numbers that the statements use for them.
 CLASSES = {number: charged.value for number, charged in enumerate([*UsageClass, *ExtraCharge], 1)}
 
-_IN_PERIOD = """
-    s.start < %(until_at)s AND (s."end" > %(since_at)s OR s."end" IS NULL)
-    AND %(since_at)s < %(until_at)s
-"""
+_EXTRAS = ", ".join(str(number) for number, name in CLASSES.items() if name in ExtraCharge.values)
+_NO_JOB = UUID(int=0)
 
 
 def used_in_sql(since: str, until: str) -> str:
@@ -50,12 +49,6 @@ def used_in_sql(since: str, until: str) -> str:
 
 
 _USED_IN_PERIOD = used_in_sql("%(since_at)s", "%(until_at)s")
-
-# Exact, and three times as fast as EXTRACT, which uses numeric. A double holds whole seconds up to
-# 2 to the 53.
-_SECONDS_IN_PERIOD = """
-    date_part('epoch', LEAST(s."end", %(until_at)s) - GREATEST(s.start, %(since_at)s))::bigint
-"""
 
 #: A segment's milli-GPU in each class.
 MGPU_BY_CLASS = {
@@ -100,6 +93,8 @@ _AT_PLACE = """
     s.start < {place}.until_at AND (s."end" > {place}.since_at OR s."end" IS NULL)
 """
 
+# Exact, and three times as fast as EXTRACT, which uses numeric. A double holds whole seconds up to
+# 2 to the 53.
 _SECONDS_AT_PLACE = """
     date_part('epoch', LEAST(s."end", {place}.until_at) - GREATEST(s.start, {place}.since_at))
     ::bigint
@@ -271,159 +266,13 @@ rated AS (
 """  # noqa: S608 - made of constants only
 
 
-# Parts of the report, by `part`:
-# - row: usage and cost per account (from `rated`).
-# - day: usage per UTC day and pool.
-# - jobs: how many jobs of an organization (`day` is its place in `charged`, from 1) used the same
-#   classes on the same kinds of devices. There is a bit for each: that of the class, shifted by the
-#   pool's entry in `shifts`.
-# - check: all usage of an organization (`day` as above), straight from the tables, without the
-#   CTEs.
-# - capacity of `capacity_pools`: healthy; used by other nodes than the report's, or by its teams
-#   while they were elsewhere (`other_teams`, from `other_since` until `other_until`); the part of
-#   that used by other organizations than `organizations`.
-REPORT = f"""
-WITH {ACCOUNTS}, {rated()},
-amounts AS (
-    SELECT account,
-           SUM(mgpu_s) FILTER (WHERE class = 1) AS guaranteed_mgpu_s,
-           SUM(mgpu_s) FILTER (WHERE class = 2) AS borrowed_mgpu_s,
-           SUM(mgpu_s) FILTER (WHERE class = 3) AS unpaid_mgpu_s,
-           SUM(mgpu_s) FILTER (WHERE class = 4) AS fault_mgpu_s,
-           SUM(cost_nano) FILTER (WHERE class = 1) AS guaranteed_cost_nano,
-           SUM(cost_nano) FILTER (WHERE class = 2) AS borrowed_cost_nano,
-           SUM(cost_nano) FILTER (WHERE class = 3) AS unpaid_cost_nano,
-           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 1) AS unpriced_guaranteed_mgpu_s,
-           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 2) AS unpriced_borrowed_mgpu_s,
-           SUM(mgpu_s) FILTER (WHERE is_unpriced AND class = 3) AS unpriced_unpaid_mgpu_s,
-           SUM(quantity_mgpu_s) FILTER (WHERE class = 5) AS commitment_mgpu_s,
-           SUM(cost_nano) FILTER (WHERE class = 5) AS commitment_cost_nano,
-           SUM(quantity_mgpu_s) FILTER (WHERE class = 6) AS top_up_mgpu_s,
-           SUM(cost_nano) FILTER (WHERE class = 6) AS top_up_cost_nano,
-           SUM(list_nano) FILTER (WHERE is_shown AND class = 1) AS showback_guaranteed_nano,
-           SUM(list_nano) FILTER (WHERE is_shown AND class = 2) AS showback_borrowed_nano,
-           SUM(list_nano) FILTER (WHERE is_shown AND class = 3) AS showback_unpaid_nano,
-           SUM(list_nano) FILTER (WHERE is_shown AND class = 6) AS showback_top_up_nano
-    FROM (SELECT *, mode = '{PriceMode.SHOWBACK}' AS is_shown FROM rated) AS rated
-    WHERE quantity_mgpu_s > 0 GROUP BY account
-),
-job AS (
-    SELECT account, job_id,
-           bit_or((guaranteed_mgpu > 0)::integer + 2 * (borrowed_mgpu > 0)::integer
-                  + 4 * (unpaid_mgpu > 0)::integer + 8 * (fault_mgpu > 0)::integer) AS classes
-    FROM overlapping WHERE account IS NOT NULL GROUP BY account, job_id
-),
-jobs AS (
-    SELECT account, COUNT(*) AS jobs, COUNT(*) FILTER (WHERE classes & 1 > 0) AS guaranteed_jobs,
-           COUNT(*) FILTER (WHERE classes & 2 > 0) AS borrowed_jobs,
-           COUNT(*) FILTER (WHERE classes & 4 > 0) AS unpaid_jobs,
-           COUNT(*) FILTER (WHERE classes & 8 > 0) AS fault_jobs
-    FROM job GROUP BY account
-),
-jobs_anywhere AS (
-    SELECT organization_id, used, COUNT(*) AS jobs
-    FROM (
-        SELECT c.organization_id,
-               bit_or(classes << (%(shifts)s::integer[])[account %% {POOLS_MAX}]) AS used
-        FROM job JOIN accounts c USING (account) GROUP BY c.organization_id, job_id
-    ) AS anywhere
-    GROUP BY organization_id, used
-),
-held AS NOT MATERIALIZED (
-    SELECT account, guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu,
-           GREATEST(start_s, since_s) AS start_s, end_s,
-           GREATEST(start_s, since_s) / 86400 AS first_day
-    FROM overlapping
-    WHERE account IS NOT NULL
-),
-held_days AS (
-    SELECT account, guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu, first_day AS day,
-           LEAST(end_s, (first_day + 1) * 86400) - start_s AS seconds
-    FROM held
-    UNION ALL
-    SELECT account, guaranteed_mgpu, borrowed_mgpu, unpaid_mgpu, fault_mgpu, day,
-           LEAST(end_s, (day + 1) * 86400) - day * 86400
-    FROM held, generate_series(first_day + 1, (end_s - 1) / 86400) AS day
-    WHERE end_s > (first_day + 1) * 86400
-),
-days AS (
-    SELECT account, day, SUM(guaranteed_mgpu * seconds) AS guaranteed_mgpu_s,
-           SUM(borrowed_mgpu * seconds) AS borrowed_mgpu_s,
-           SUM(unpaid_mgpu * seconds) AS unpaid_mgpu_s,
-           SUM(fault_mgpu * seconds) AS fault_mgpu_s
-    FROM held_days GROUP BY account, day
-),
-elsewhere AS (
-    SELECT a.pool_id, a.organization_id = ANY(%(organizations)s) AS is_own,
-           SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_IN_PERIOD}) AS mgpu_s
-    FROM billing_usagesegment s
-    JOIN billing_meteredattempt a ON a.id = s.attempt_id
-    WHERE {_USED_IN_PERIOD}
-      AND a.pool_id = ANY(%(capacity_pools)s) AND NOT a.team_id = ANY(%(teams)s)
-    GROUP BY a.pool_id, a.organization_id = ANY(%(organizations)s)
-    UNION ALL
-    SELECT a.pool_id, a.organization_id = ANY(%(organizations)s),
-           SUM((s.guaranteed_mgpu + s.borrowed_mgpu) * {_SECONDS_AT_PLACE.format(place="l")})
-    FROM unnest(%(other_teams)s::uuid[], %(other_since)s::timestamptz[],
-                %(other_until)s::timestamptz[]) AS l (team_id, since_at, until_at)
-    JOIN billing_meteredattempt a ON a.team_id = l.team_id
-    JOIN billing_usagesegment s ON s.attempt_id = a.id AND {_AT_PLACE.format(place="l")}
-    WHERE a.pool_id = ANY(%(capacity_pools)s)
-    GROUP BY a.pool_id, a.organization_id = ANY(%(organizations)s)
-),
-capacity AS (
-    SELECT s.pool_id,
-           SUM(s.capacity_mgpu * {_SECONDS_IN_PERIOD}) AS mgpu_s,
-           SUM(s.outside_mgpu * {_SECONDS_IN_PERIOD}) AS outside_mgpu_s
-    FROM clusters_capacitysegment s
-    WHERE {_IN_PERIOD} AND s.pool_id = ANY(%(capacity_pools)s)
-    GROUP BY s.pool_id
-)
-SELECT 'row' AS part, account AS key, NULL::bigint AS day,
-       COALESCE(guaranteed_mgpu_s, 0), COALESCE(borrowed_mgpu_s, 0),
-       COALESCE(unpaid_mgpu_s, 0), COALESCE(fault_mgpu_s, 0),
-       COALESCE(guaranteed_cost_nano, 0), COALESCE(borrowed_cost_nano, 0),
-       COALESCE(unpaid_cost_nano, 0),
-       COALESCE(unpriced_guaranteed_mgpu_s, 0), COALESCE(unpriced_borrowed_mgpu_s, 0),
-       COALESCE(unpriced_unpaid_mgpu_s, 0),
-       COALESCE(jobs, 0), COALESCE(guaranteed_jobs, 0), COALESCE(borrowed_jobs, 0),
-       COALESCE(unpaid_jobs, 0), COALESCE(fault_jobs, 0),
-       COALESCE(commitment_mgpu_s, 0), COALESCE(commitment_cost_nano, 0),
-       COALESCE(top_up_mgpu_s, 0), COALESCE(top_up_cost_nano, 0),
-       COALESCE(showback_guaranteed_nano, 0), COALESCE(showback_borrowed_nano, 0),
-       COALESCE(showback_unpaid_nano, 0), COALESCE(showback_top_up_nano, 0)
-FROM amounts LEFT JOIN jobs USING (account)
-UNION ALL
-SELECT 'jobs', used, array_position(%(charged)s::uuid[], organization_id),
-       jobs, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-FROM jobs_anywhere
-UNION ALL
-SELECT 'day', account %% {POOLS_MAX}, day, SUM(guaranteed_mgpu_s), SUM(borrowed_mgpu_s),
-       SUM(unpaid_mgpu_s), SUM(fault_mgpu_s), 0, 0, 0, 0, 0, 0,
-       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-FROM days GROUP BY account %% {POOLS_MAX}, day
-UNION ALL
-SELECT 'check', NULL, array_position(%(charged)s::uuid[], organization_id), mgpu_s,
-       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-FROM ({metered()}) AS metered
-UNION ALL
-SELECT 'capacity', p.number, NULL,
-       COALESCE((SELECT c.mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),
-       COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id), 0),
-       COALESCE((SELECT SUM(e.mgpu_s) FROM elsewhere e WHERE e.pool_id = p.id AND NOT e.is_own), 0),
-       COALESCE((SELECT c.outside_mgpu_s FROM capacity c WHERE c.pool_id = p.id), 0),
-       0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-FROM unnest(%(pools)s::uuid[]) WITH ORDINALITY AS p (id, number)
-WHERE p.id = ANY(%(capacity_pools)s)
-"""  # noqa: S608 - made of constants only
-
-
 def jobs(condition: str = "") -> str:
     """Return the statement of the jobs behind a number, largest first.
 
     `condition` narrows the attempts (`a`). It returns those after (`after_mgpu_s`, `after_job`,
     `after_class`, `after_account`) of `classes` (as in `rated`), at most `limit`. Only these are
-    priced. A job that ran in several accounts is listed once for each.
+    priced. A job that ran in several accounts is listed once for each. Charges beside use are
+    those of `extras`.
     """
     return f"""
 WITH {ACCOUNTS},
@@ -475,6 +324,40 @@ CROSS JOIN LATERAL (
 ) AS m
 GROUP BY p.job_id, p.class, p.mgpu_s, m.job_name, m.username, p.account
 ORDER BY p.mgpu_s DESC, p.job_id, p.class, p.account
+"""  # noqa: S608 - made of constants only
+
+
+def extras(condition: str = "") -> str:
+    """Return the statement of the charges beside use behind a number, as rows of `jobs`.
+
+    Commitments have no job and come first. It returns those after (`after_class`, `after_account`,
+    `after_job`), at most `limit`.
+    """
+    return f"""
+WITH {ACCOUNTS}, {rated(condition)},
+page AS MATERIALIZED (
+    SELECT job_id, account, class, SUM(cost_nano) AS cost_nano,
+           COUNT(DISTINCT attempt_id) AS attempts
+    FROM rated
+    WHERE class IN ({_EXTRAS})
+      AND class = ANY(%(classes)s) AND quantity_mgpu_s > 0
+      AND (%(after_class)s::integer IS NULL
+           OR (class, account, COALESCE(job_id, '{_NO_JOB}'::uuid))
+              > (%(after_class)s::integer, %(after_account)s::integer,
+                 COALESCE(%(after_job)s::uuid, '{_NO_JOB}'::uuid)))
+    GROUP BY job_id, account, class
+    ORDER BY class, account, job_id
+    LIMIT %(limit)s
+)
+SELECT p.job_id, m.job_name, m.username, p.account, p.class, 0, p.cost_nano, p.attempts,
+       NULL::text[]
+FROM page p
+LEFT JOIN LATERAL (
+    SELECT a.job_name, u.username
+    FROM billing_meteredattempt a JOIN tenants_user u ON u.id = a.user_id
+    WHERE a.job_id = p.job_id ORDER BY a.number DESC LIMIT 1
+) AS m ON true
+ORDER BY p.class, p.account, p.job_id
 """  # noqa: S608 - made of constants only
 
 

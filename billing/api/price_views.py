@@ -1,8 +1,7 @@
-"""Rate cards, their prices, and the comparison of prices."""
+"""Rate cards and their prices."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +13,6 @@ from rest_framework.views import APIView
 from billing.api.price_serializers import (
     PoolTermsCreateSerializer,
     PoolTermsSerializer,
-    PriceComparisonSerializer,
     RateCardCreateSerializer,
     RateCardSerializer,
     RateLineCreateSerializer,
@@ -22,8 +20,6 @@ from billing.api.price_serializers import (
     RuleEndSerializer,
 )
 from billing.models import RateCard, UsageClass
-from billing.periods import Period, period_of
-from billing.price_comparison import compare_prices
 from billing.pricing import (
     Terms,
     add_rate_line,
@@ -36,11 +32,10 @@ from billing.pricing import (
     visible_cards,
 )
 from primitives.clock import SystemClock
-from primitives.errors import FieldError, InvalidRequest
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.paging import page_body, page_by_id, refuse_unknown_parameters
-from webapi.parameters import PageParameters, Parameters, time
+from webapi.parameters import PageParameters
 from webapi.serializers import answers, page_of
 
 
@@ -210,55 +205,6 @@ class PoolTermsDetail(APIView):
         refuse_unknown_parameters(request, set())
         cancel_terms(card_id, terms_id, actor=actor_from(request), now=SystemClock().now())
         return Response(status=204)
-
-
-class ComparisonParameters(Parameters):
-    """The two moments of a comparison, and its period."""
-
-    first: datetime = time("Moment of the first prices", is_in_seconds=True, required="give a time")
-    second: datetime = time(
-        "Moment of the second prices", is_in_seconds=True, required="give a time"
-    )
-    start: datetime | None = time(
-        "Start of the period. Default: the last month in the organization's zone",
-        is_in_seconds=True,
-    )
-    end: datetime | None = time("End of the period, excluded", is_in_seconds=True)
-
-    def period(self, now: datetime) -> Period | None:
-        """Return the period, or None for the default. Raises InvalidRequest for a half one."""
-        if self.start is None and self.end is None:
-            return None
-        if self.start is None or self.end is None:
-            raise InvalidRequest(
-                "Give both start and end, or neither for the last month.",
-                errors=[FieldError("/start" if self.start is None else "/end", "is missing")],
-            )
-        return period_of(self.start, self.end, as_of=None, now=now)
-
-
-class RateCardComparison(APIView):
-    """The prices of two moments."""
-
-    @extend_schema(
-        operation_id="compare_prices",
-        summary="Compare the prices of two moments, and what a period would cost under each",
-        parameters=ComparisonParameters.in_openapi(),
-        responses=answers({200: PriceComparisonSerializer}, 403, 404),
-    )
-    def get(self, request: Request, card_id: UUID) -> Response:
-        """Compare prices."""
-        asked = ComparisonParameters.read(request)
-        now = SystemClock().now()
-        found = compare_prices(
-            card_id,
-            first=asked.first,
-            second=asked.second,
-            period=asked.period(now),
-            actor=actor_from(request),
-            now=now,
-        )
-        return Response(PriceComparisonSerializer(found).data)
 
 
 def _shown(card: RateCard, actor: Actor) -> Any:

@@ -1,4 +1,4 @@
-"""Routes under /api/v1/ for reports and prices."""
+"""Routes under /api/v1/ for prices and reconciliations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from django.urls import URLPattern, path
 from billing.api.price_views import (
     PoolTermsDetail,
     PoolTermsList,
-    RateCardComparison,
     RateCardList,
     RateLineDetail,
     RateLineList,
@@ -17,10 +16,8 @@ from billing.api.reconciliation_views import (
     ReconciliationDetail,
     ReconciliationList,
 )
-from billing.api.views import ChargebackView
 
 urlpatterns: list[URLPattern] = [
-    path("reports/chargeback", ChargebackView.as_view()),
     path("reconciliations", ReconciliationList.as_view()),
     path("reconciliations/<uuid:reconciliation_id>", ReconciliationDetail.as_view()),
     path(
@@ -28,7 +25,6 @@ urlpatterns: list[URLPattern] = [
         ReconciliationAcknowledgement.as_view(),
     ),
     path("rate-cards", RateCardList.as_view()),
-    path("rate-cards/<uuid:card_id>/comparison", RateCardComparison.as_view()),
     path("rate-cards/<uuid:card_id>/lines", RateLineList.as_view()),
     path("rate-cards/<uuid:card_id>/lines/<uuid:line_id>", RateLineDetail.as_view()),
     path("rate-cards/<uuid:card_id>/terms", PoolTermsList.as_view()),

@@ -1,8 +1,7 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
 import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, Notice, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, Session, TreeNode } from "../src/api/types";
-import { theGroups, theMoves } from "./groups.ts";
+import { aChargeback, theClosedMonths, theGroups, theIdle, theMoves } from "./groups.ts";
 import {
-  aChargeback,
   aSession,
   iso,
   POOLS,
@@ -804,7 +803,7 @@ function reports({ query }: MockRequest, path: string): MockAnswer {
   const start = query.get("start") ?? "";
   const end = query.get("end") ?? "";
   if (path.endsWith("/jobs")) {
-    const row = aChargeback(start, end).rows.find((each) => isWithin(each.node, query.get("node")));
+    const row = aChargeback(start, end).rows.find(({ keys }) => isWithin(keys.team ?? "", query.get("node")));
     if (row === undefined) return page([], query);
     const usage = (["borrowed", "unpaid", "fault"] as const).find((one) => one === query.get("usage_class")) ?? "guaranteed";
     const whole = row[`${usage}_mgpu_s`];
@@ -813,7 +812,7 @@ function reports({ query }: MockRequest, path: string): MockAnswer {
       [0.5, 0.3, 0.2].map((part, i) => ({
         job: theJobs()[i + 2]?.id ?? "",
         name: theJobs()[i + 2]?.name ?? "",
-        team: row.node,
+        team: row.keys.team ?? "",
         user: "ivo",
         pool: "h100",
         device: "gpu" as const,
@@ -826,7 +825,8 @@ function reports({ query }: MockRequest, path: string): MockAnswer {
       query,
     );
   }
-  if (path.endsWith("/groups")) return { status: 200, body: theGroups(start, end, (query.get("by") ?? "team,pool").split(",")) };
   if (path.endsWith("/moves")) return { status: 200, body: theMoves(start, end) };
-  return { status: 200, body: aChargeback(start, end, query.get("group_by") ?? "team") };
+  if (path.endsWith("/closed-months")) return { status: 200, body: theClosedMonths(start, end) };
+  if (path.endsWith("/idle")) return { status: 200, body: theIdle(start, end, query.get("share") ?? "none") };
+  return { status: 200, body: theGroups(start, end, (query.get("by") ?? "team,pool").split(",")) };
 }

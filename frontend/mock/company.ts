@@ -4,7 +4,6 @@
  */
 import type {
   AcceptedDifference,
-  Chargeback,
   Cluster,
   ClusterNode,
   ClusterUser,
@@ -405,110 +404,8 @@ export function thePriorityClasses(): PriorityClass[] {
   }));
 }
 
-const HOUR = 3600;
 /** No charges beside use, and no showback. */
 export const NO_CHARGES = { commitment_mgpu_s: 0, commitment_cost_nano: 0, top_up_mgpu_s: 0, top_up_cost_nano: 0, showback_nano: 0 };
-
-/** A month of use that adds up. `start` and `end` as asked. */
-export function aChargeback(start: string, end: string, groupBy = "team"): Chargeback {
-  const NANO = 1_000_000_000;
-  const row = (node: string, kind: Chargeback["rows"][number]["node_kind"], guaranteed: number, borrowed: number, jobs: number) => ({
-    node: `ai-company/${node}`,
-    node_kind: kind,
-    pool: "h100",
-    device: "gpu" as const,
-    currency: "EUR",
-    guaranteed_mgpu_s: guaranteed * HOUR * GPU,
-    borrowed_mgpu_s: borrowed * HOUR * GPU,
-    unpaid_mgpu_s: 0,
-    fault_mgpu_s: 0,
-    ...NO_CHARGES,
-    unpaid_cost_nano: 0,
-    guaranteed_cost_nano: guaranteed * 2 * NANO,
-    borrowed_cost_nano: borrowed * 1.5 * NANO,
-    cost_nano: guaranteed * 2 * NANO + borrowed * 1.5 * NANO,
-    unpriced_mgpu_s: 0,
-    jobs,
-  });
-  const teams = [
-    row("exploration/sandbox", "team", 98_200, 14_700, 312),
-    row("production/inference", "team", 150_100, 118_900, 88),
-    row("production/training", "team", 62_300, 0, 41),
-    row("research/nlp", "team", 71_000, 1_000, 129),
-    row("research/vision", "team", 72_800, 1_100, 164),
-  ];
-  const departments = [
-    row("exploration", "department", 98_200, 14_700, 312),
-    row("production", "department", 212_400, 118_900, 129),
-    row("research", "department", 143_800, 2_100, 293),
-  ];
-  const rows =
-    groupBy === "department"
-      ? [...departments, ...teams].sort((a, b) => (a.node < b.node ? -1 : 1))
-      : teams;
-  const sum = (value: (each: Chargeback["rows"][number]) => number) =>
-    teams.reduce((total, each) => total + value(each), 0);
-  const guaranteed = sum((each) => each.guaranteed_mgpu_s);
-  const borrowed = sum((each) => each.borrowed_mgpu_s);
-  const used = guaranteed + borrowed;
-  const dayMs = 86_400_000;
-  const last = Math.min(Date.parse(end), Date.now());
-  const count = Math.max(1, Math.ceil((last - Date.parse(start)) / dayMs));
-  const days = Array.from({ length: count }, (_, i) => {
-    const weekend = [0, 6].includes(new Date(Date.parse(start) + i * dayMs).getUTCDay()) ? 0.75 : 1;
-    return {
-      day: iso(Date.parse(start) + i * dayMs).slice(0, 10),
-      pool: "h100",
-      device: "gpu" as const,
-      guaranteed_mgpu_s: Math.round((guaranteed / count) * weekend * (0.95 + (i % 5) * 0.02)),
-      borrowed_mgpu_s: Math.round((borrowed / count) * weekend * weekend * (0.8 + (i % 7) * 0.07)),
-      unpaid_mgpu_s: 0,
-      fault_mgpu_s: 0,
-    };
-  });
-  const capacity = Math.round(1.18 * used);
-  const totals = {
-    guaranteed_mgpu_s: guaranteed,
-    borrowed_mgpu_s: borrowed,
-    unpaid_mgpu_s: 0,
-    fault_mgpu_s: 0,
-    ...NO_CHARGES,
-    unpaid_cost_nano: 0,
-    guaranteed_cost_nano: sum((each) => each.guaranteed_cost_nano),
-    borrowed_cost_nano: sum((each) => each.borrowed_cost_nano),
-    cost_nano: sum((each) => each.cost_nano),
-    unpriced_mgpu_s: 0,
-    jobs: sum((each) => each.jobs),
-  };
-  const sums = {
-    totals,
-    totals_by_device: [{ ...totals, device: "gpu" as const }],
-    check: { segments_mgpu_s: used, rows_mgpu_s: used, is_equal: true },
-  };
-  return {
-    start,
-    end,
-    as_of: iso(last),
-    currency: "EUR",
-    rows,
-    ...sums,
-    by_currency: [{ currency: "EUR", organizations: [ORGANIZATION], ...sums }],
-    days,
-    capacity: [
-      {
-        pool: "h100",
-        device: "gpu" as const,
-        capacity_mgpu_s: capacity,
-        in_use_mgpu_s: used,
-        outside_mgpu_s: 0,
-        idle_mgpu_s: capacity - used,
-      },
-    ],
-    capacity_withheld: [],
-    corrections: [],
-    priced_at: null,
-  };
-}
 
 /** Bob, and a service account. */
 export function theUsers(): User[] {

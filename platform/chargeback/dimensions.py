@@ -20,13 +20,19 @@ class Dimension(StrEnum):
     CLUSTER = "cluster"
     USAGE_CLASS = "usage_class"
     PRIORITY_CLASS = "priority_class"
+    JOB_TYPE = "job_type"
     HOUR = "hour"
     DAY = "day"
     WEEK = "week"
     MONTH = "month"
 
 
+NODES = (Dimension.ORGANIZATION, Dimension.DEPARTMENT, Dimension.TEAM)
 TIMES = (Dimension.HOUR, Dimension.DAY, Dimension.WEEK, Dimension.MONTH)
+#: The end of the name of a node above the visible ones: its sum looks like the whole and is not.
+PART = " (part)"
+#: The type of jobs that ran before their type was metered.
+UNKNOWN = "(unknown)"
 #: The most dimensions of one report.
 DIMENSIONS_MAX = 2
 

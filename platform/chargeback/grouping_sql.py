@@ -10,13 +10,16 @@ from collections.abc import Sequence
 
 from billing.models import PRICED_CLASSES, ExtraCharge, PriceMode, UsageClass
 from billing.usage_sql import ACCOUNTS, CLASSES, MGPU_BY_CLASS, POOLS_MAX, metered, rated
-from chargeback.dimensions import TIMES, Dimension
+from chargeback.dimensions import TIMES, UNKNOWN, Dimension
 
 #: Columns of `billing.meteredattempt`, which need a join. A commitment has none of them.
 _OF_ATTEMPTS = {
     Dimension.USER: "COALESCE(a.user_id::text, '')",
     Dimension.CLUSTER: "COALESCE(a.cluster_id::text, '')",
     Dimension.PRIORITY_CLASS: "COALESCE(a.priority_class, '')",
+    Dimension.JOB_TYPE: (
+        f"CASE a.job_type WHEN '' THEN '{UNKNOWN}' ELSE COALESCE(a.job_type, '') END"
+    ),
 }
 
 
@@ -77,7 +80,9 @@ def _jobs_of(number: int) -> str:
     return f"COUNT(*) FILTER (WHERE bits & {1 << number - 1} > 0)"
 
 
-def statement(by: Sequence[Dimension], usage_class: UsageClass | None, condition: str) -> str:
+def statement(
+    by: Sequence[Dimension], usage_class: UsageClass | ExtraCharge | None, condition: str
+) -> str:
     """Return the statement for at most two dimensions.
 
     `condition` narrows the attempts (`a`). Its parts, by the first column:
@@ -91,7 +96,9 @@ def statement(by: Sequence[Dimension], usage_class: UsageClass | None, condition
     needs_attempts = any(dimension in _OF_ATTEMPTS for dimension in by)
     counted = metered(condition=condition)
     if usage_class is not None:
-        counted = metered(MGPU_BY_CLASS[usage_class], condition)
+        # Charges beside use are of no segment.
+        mgpu = "0" if isinstance(usage_class, ExtraCharge) else MGPU_BY_CLASS[usage_class]
+        counted = metered(mgpu, condition)
     nothing = ", 0" * (_COLUMNS - 6)
     return f"""
 WITH {ACCOUNTS}, {rated(condition, has_buckets=any(dimension in TIMES for dimension in by))},

@@ -1,28 +1,29 @@
 """Idle GPUs of a period, apart from spare ones, and their share-out among teams.
 
 Idle time reveals the use of others. So it is that of the pools whose capacity the actor may see
-(`billing.capacity`).
+(`chargeback.capacity`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from billing.capacity import capacity_scope, guarantee_steps
 from billing.periods import Period
-from billing.scopes import pools_named
+from billing.scopes import nodes_of, pools_named, teams_of
 from billing.usage_sql import rows_of, used_in_sql
+from chargeback.capacity import WithheldPool, capacity_scope, guarantee_steps, withheld_pools
 from chargeback.dimensions import Dimension
 from chargeback.reports import Asked, Narrowed, grouped_report, zone_for
 from clusters.models import Pool
 from primitives.units import DeviceKind, largest_remainder
 from tenants.access import Actor, visible
 from tenants.models import Node, NodeKind
+from tenants.places import placed_between
 from tenants.roles import Permission
 
 
@@ -73,6 +74,7 @@ class Idle:
     share: Share
     pools: tuple[IdlePool, ...]
     rows: tuple[IdleRow, ...]
+    withheld: tuple[WithheldPool, ...]
 
 
 def idle_between(
@@ -86,28 +88,77 @@ def idle_between(
     """Return the idle time of all pools whose capacity the actor may see, and its share-out.
 
     It is shared out in proportion to the teams' guarantees or use of the pool over the period.
-    Without any, it stays with the idle account. Raises as `grouped_report`.
+    Without any, it stays with the idle account. Without a share-out, no report of use is read.
+    Raises as `grouped_report`.
     """
     zone = zone_for(actor, None)
     period = asked.period(zone, now)
+    places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end)
+    pools = pools_named(pool_name)
+    scope = capacity_scope(actor, pools)
+    shown = [pools[pk] for pk in scope.pools]
+    found, foreign = _pools(shown, period, None if scope.sees_all else scope.organizations)
+    weights: Mapping[tuple[str, str], int] = {}
+    if share is Share.BY_USAGE:
+        weights = _uses(actor, period, pool_name, now)
+    elif share is Share.BY_GUARANTEE:
+        weights = _guarantees(actor, shown, period)
+    nodes = nodes_of(places)
+    seen = set(scope.pools) - foreign
+    return Idle(
+        period=period,
+        time_zone=zone.key,
+        share=share,
+        pools=tuple(found),
+        rows=tuple(row for pool in found for row in shared_out(pool, weights)),
+        withheld=withheld_pools(
+            list(pools.values()),
+            seen,
+            scope,
+            sorted({node.organization_id for node in nodes}),
+            period,
+            _used_pools(pools.keys() - seen, nodes, period),
+        ),
+    )
+
+
+def _uses(
+    actor: Actor, period: Period, pool_name: str | None, now: datetime
+) -> dict[tuple[str, str], int]:
+    """Return the use of each visible team, by the names of the pool and the team."""
     used = grouped_report(
         actor=actor,
-        by=[Dimension.TEAM, Dimension.POOL],
+        by=[Dimension.POOL, Dimension.TEAM],
         asked=Asked(period.start, period.end, period.as_of),
         narrowed=Narrowed(pool=pool_name),
         now=now,
     )
-    pools = pools_named(pool_name)
-    scope = capacity_scope(actor, pools)
-    shown = [pools[pk] for pk in scope.pools]
-    found = _pools(shown, period, None if scope.sees_all else scope.organizations)
-    weights: Mapping[tuple[str, str], int] = {}
-    if share is Share.BY_USAGE:
-        weights = {(row.keys[1], row.keys[0]): row.amounts.mgpu_s for row in used.rows}
-    elif share is Share.BY_GUARANTEE:
-        weights = _guarantees(actor, shown, period)
-    rows = [row for pool in found for row in shared_out(pool, weights)]
-    return Idle(period, zone.key, share, tuple(found), tuple(rows))
+    sums: dict[tuple[str, str], int] = {}
+    for row in used.rows:
+        pool, team = row.keys
+        sums[pool, team] = sums.get((pool, team), 0) + row.amounts.mgpu_s
+    return sums
+
+
+def _used_pools(pools: Collection[UUID], nodes: Sequence[Node], period: Period) -> set[UUID]:
+    """Return the pools that teams among the nodes used in the period."""
+    parameters = {
+        "pools": list(pools),
+        "teams": [team.pk for team in teams_of(nodes)],
+        "since_at": period.start,
+        "until_at": period.until,
+    }
+    return {pool for (pool,) in rows_of(_USED, parameters)} if pools else set()
+
+
+_USED = f"""
+SELECT p.id FROM unnest(%(pools)s::uuid[]) AS p (id)
+WHERE EXISTS (
+    SELECT FROM billing_usagesegment s JOIN billing_meteredattempt a ON a.id = s.attempt_id
+    WHERE a.pool_id = p.id AND a.team_id = ANY(%(teams)s)
+      AND {used_in_sql("%(since_at)s", "%(until_at)s")}
+)
+"""  # noqa: S608 - made of constants only
 
 
 def shared_out(pool: IdlePool, weights: Mapping[tuple[str, str], int]) -> list[IdleRow]:
@@ -147,10 +198,13 @@ def _guarantees(actor: Actor, pools: list[Pool], period: Period) -> dict[tuple[s
 
 def _pools(
     pools: list[Pool], period: Period, organizations: Sequence[UUID] | None
-) -> list[IdlePool]:
-    """Return the pools by name; with `organizations`, only those that nobody else used."""
+) -> tuple[list[IdlePool], set[UUID]]:
+    """Return the pools by name, and those that others than `organizations` used.
+
+    The latter are not among the former. None: all organizations.
+    """
     if not pools or period.until <= period.start:
-        return []
+        return [], set()
     by_id = {pool.pk: pool for pool in pools}
     everybody = list(Node.objects.filter(kind=NodeKind.ORGANIZATION).values_list("pk", flat=True))
     steps = guarantee_steps(everybody, list(by_id), period)
@@ -169,7 +223,7 @@ def _pools(
         },
     )
     found = [_pool(by_id[row[0]], row[2:]) for row in rows if not row[1]]
-    return sorted(found, key=lambda pool: pool.pool)
+    return sorted(found, key=lambda pool: pool.pool), {row[0] for row in rows if row[1]}
 
 
 def _pool(pool: Pool, amounts: Any) -> IdlePool:

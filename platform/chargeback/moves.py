@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from datetime import date, datetime, time
+from itertools import chain
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from billing.amounts import Amounts
@@ -23,6 +25,8 @@ from chargeback.reports import (
 from primitives.days import midnight
 from primitives.units import div_half_even
 from tenants.access import Actor
+from tenants.models import NodeKind
+from tenants.places import nodes_by_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,8 @@ def moves_between(
 
     Before whole months of the organization's zone are as many months, before days as many days. A
     period that still runs is compared with as much time of the one before. Nothing has moved before
-    a period begins. Raises as `grouped_report`.
+    a period begins. A team that got another place stays one team, by its latest path in the report.
+    Raises as `grouped_report`.
     """
     zone = zone_for(actor, narrowed.node_path)
     period = asked.period(zone, now)
@@ -102,7 +107,8 @@ def moves_between(
         )
         for each in (Asked(start, end, period.as_of), replace(asked, as_of=period.as_of))
     )
-    rows = team_moves(_by_team(first), _by_team(second))
+    names = _names(first, second)
+    rows = team_moves(_by_team(first, names), _by_team(second, names))
     totals: dict[str | None, Move] = {}
     for row in rows:
         totals[row.currency] = totals.get(row.currency, Move()) + row.move
@@ -136,11 +142,26 @@ def team_moves(
     return tuple(sorted(rows, key=lambda row: (-abs(row.move.change_nano), row.team)))
 
 
-def _by_team(report: GroupedReport) -> dict[tuple[str, str | None], dict[str, Amounts]]:
+def _names(*reports: GroupedReport) -> dict[str, str]:
+    """Return the latest path of each team in the reports, by each of its paths there."""
+    paths = [list(dict.fromkeys(row.keys[0] for row in report.rows)) for report in reports]
+    nodes = nodes_by_path({path for each in paths for path in each}, NodeKind.TEAM)
+    latest: dict[UUID, str] = {}
+    for path in chain.from_iterable(paths):
+        node = nodes[path]
+        if latest.get(node.pk) != node.display_path:
+            latest[node.pk] = path
+    return {path: latest[node.pk] for path, node in nodes.items()}
+
+
+def _by_team(
+    report: GroupedReport, names: Mapping[str, str]
+) -> dict[tuple[str, str | None], dict[str, Amounts]]:
     teams: dict[tuple[str, str | None], dict[str, Amounts]] = defaultdict(dict)
     for row in report.rows:
-        team, pool = row.keys
-        teams[team, row.currency][pool] = row.amounts
+        path, pool = row.keys
+        pools = teams[names[path], row.currency]
+        pools[pool] = pools.get(pool, Amounts()) + row.amounts
     return teams
 
 

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from bank.settling import zone_of
 from billing.amounts import SHIFTS, Amounts, total_of
-from billing.chargeback import CurrencySums, Sums
 from billing.models import ExtraCharge, RateLine, UsageClass
 from billing.periods import Period, period_of
 from billing.queries import corrections_in
@@ -26,8 +25,9 @@ from billing.scopes import (
 )
 from billing.usage_sql import CLASSES, rows_of
 from chargeback.buckets import Bucket, buckets_of
-from chargeback.dimensions import DIMENSIONS_MAX, TIMES, Dimension, node_label
+from chargeback.dimensions import DIMENSIONS_MAX, NODES, PART, TIMES, Dimension, node_label
 from chargeback.grouping_sql import nodes_parameter, statement
+from chargeback.sums import CurrencySums, Sums
 from clusters.models import Cluster, Pool
 from primitives.days import midnight
 from primitives.errors import FieldError, InvalidRequest
@@ -39,10 +39,18 @@ from tenants.roles import Permission
 
 #: The most rows of one report.
 ROWS_MAX = 10_000
-#: The user, cluster and priority class of a commitment.
+#: The user, cluster, priority class and job type of a commitment.
 NOBODY = "(commitment)"
 _DEVICES = list(DeviceKind)
 _UTC = ZoneInfo("UTC")
+
+
+Charged = UsageClass | ExtraCharge
+
+
+def charged_as(name: str) -> Charged:
+    """Return the usage class or the charge beside use with this name. Raises ValueError."""
+    return ExtraCharge(name) if name in ExtraCharge.values else UsageClass(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Narrowed:
 
     node_path: str | None = None
     pool: str | None = None
-    usage_class: UsageClass | None = None
+    usage_class: Charged | None = None
     attempts: AttemptFilter = EVERY_ATTEMPT
 
     def covers(self, charged: str) -> bool:
@@ -152,7 +160,8 @@ def grouped_report(
 
     It covers all nodes whose costs the actor may see. One statement reads the use, and at most ten
     small ones the names. Raises InvalidRequest for dimensions that do not go together and for more
-    than `ROWS_MAX` rows. Raises Forbidden and NotFound as `billing.chargeback.chargeback`.
+    than `ROWS_MAX` rows. Raises Forbidden without the right to see costs, and NotFound for a node,
+    pool, user or cluster that is invisible or does not exist.
     """
     _check(by)
     top = None
@@ -243,6 +252,8 @@ class _Scope:
     """The teams, pools and organizations of a report, by their numbers in its statement."""
 
     nodes: Sequence[Node]
+    #: The paths of all visible nodes.
+    wholes: frozenset[str]
     teams: Sequence[Node]
     pools: Mapping[UUID, Pool]
     organizations: Sequence[UUID]
@@ -258,6 +269,7 @@ class _Scope:
         currency_of = currencies_of(organizations)
         return cls(
             nodes=nodes,
+            wholes=frozenset(node.display_path for node in nodes),
             teams=teams_of(nodes),
             pools=pools_named(narrowed.pool),
             organizations=organizations,
@@ -280,16 +292,20 @@ class _Scope:
             "charged": self.organizations,
             **{
                 nodes_parameter(dimension): [
-                    self._labels(dimension).index(node_label(team.display_path, dimension)) + 1
+                    self._labels(dimension).index(self._label(team, dimension)) + 1
                     for team in self.teams
                 ]
                 for dimension in by
-                if dimension in _NODE_DIMENSIONS
+                if dimension in NODES
             },
         }
 
     def _labels(self, dimension: Dimension) -> list[str]:
-        return sorted({node_label(team.display_path, dimension) for team in self.teams})
+        return sorted({self._label(team, dimension) for team in self.teams})
+
+    def _label(self, team: Node, dimension: Dimension) -> str:
+        label = node_label(team.display_path, dimension)
+        return label if label in self.wholes or not label else label + PART
 
     def names(
         self, dimension: Dimension, keys: Collection[str], buckets: Sequence[Bucket]
@@ -297,7 +313,7 @@ class _Scope:
         """Return the names of the rows with these keys of the statement."""
         nobody = {"": NOBODY}
         known = [key for key in keys if key]
-        if dimension is Dimension.PRIORITY_CLASS:
+        if dimension in (Dimension.PRIORITY_CLASS, Dimension.JOB_TYPE):
             return nobody | {key: key for key in known}
         if dimension is Dimension.USER:
             several = len(self.organizations) > 1
@@ -328,8 +344,8 @@ class _Scope:
         used = {self.organizations[row[3] - 1] for row in found if row[0] == "jobs"}
         charged = [pk for pk in used or self.organizations if pk in self.currency_of]
         wanted: list[str | None] = [*sorted({self.currency_of[pk] for pk in charged})]
-        if len(wanted) < 2:
-            members = {wanted[0] if wanted else None: set(self.organizations)}
+        if len(wanted) < 2 or not used:
+            members = {wanted[0] if len(wanted) == 1 else None: set(self.organizations)}
         else:
             members = {
                 currency: {pk for pk in self.organizations if self.currency_of.get(pk) == currency}
@@ -378,6 +394,3 @@ class _Scope:
             },
             segments_mgpu_s=sum(int(row[5]) for row in theirs if row[0] == "check"),
         )
-
-
-_NODE_DIMENSIONS = (Dimension.ORGANIZATION, Dimension.DEPARTMENT, Dimension.TEAM)

@@ -32,7 +32,7 @@ report_app = typer.Typer(no_args_is_help=True, help="Usage and cost.", rich_mark
 #: Dimensions of a report. The server refuses others.
 _DIMENSIONS = (
     *("organization", "department", "team", "user", "pool", "cluster", "usage_class"),
-    *("priority_class", "hour", "day", "week", "month"),
+    *("priority_class", "job_type", "hour", "day", "week", "month"),
 )
 _BOTH = (
     "Give both --start and --end, such as --start 2026-11-01 --end 2026-12-01, or neither for this "
@@ -135,8 +135,10 @@ def chargeback(
     user: Annotated[str | None, typer.Option(help="Only this username.")] = None,
     cluster: Annotated[str | None, typer.Option(help="Only this cluster.")] = None,
     priority_class: Annotated[str | None, typer.Option(help="Only this priority class.")] = None,
+    job_type: Annotated[str | None, typer.Option(help="Only jobs of this type.")] = None,
     usage_class: Annotated[
-        str | None, typer.Option(help="Only guaranteed, borrowed, unpaid or fault.")
+        str | None,
+        typer.Option(help="Only guaranteed, borrowed, unpaid, fault, commitment or top_up."),
     ] = None,
     as_of: Annotated[
         str | None, typer.Option(help="Count running jobs until this time. Default: now.")
@@ -147,6 +149,12 @@ def chargeback(
     limit: Annotated[
         int, typer.Option(min=1, max=10_000, help="With --jobs: number of jobs.")
     ] = 500,
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            help="Also show idle time: none, or shared out among teams by_guarantee or by_usage."
+        ),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     output: Output = Format.TABLE,
 ) -> None:
@@ -154,6 +162,10 @@ def chargeback(
 
     Days, weeks and months are those of the organization's time zone. Each currency has its own
     table. Example: --by department,day --start 2026-11-01 --end 2026-12-01.
+
+    With --idle, IDLE is unused capacity inside of unused guarantees, SPARE the rest of the unused
+    capacity. OUTSIDE was used by workloads of no team. Nodes that are down have no capacity. The
+    shares of a pool and its idle account sum to zero.
     """
     if (start is None) != (end is None):
         raise CliError(_BOTH)
@@ -168,24 +180,33 @@ def chargeback(
         "user": user,
         "cluster": cluster,
         "priority_class": priority_class,
+        "job_type": job_type,
         "usage_class": usage_class,
     }
+    if idle is not None and (jobs or csv):
+        raise CliError("Give --idle without --jobs and --csv.")
     api = open_api(ctx)
     if jobs:
-        if csv:
-            raise CliError("--jobs cannot be combined with --csv.")
         if asked["node"] is None:
             raise CliError("Whose jobs? Give --team PATH or --organization SLUG with --jobs.")
+        if csv:
+            text = api.get_text("reports/chargeback/jobs", **asked, format="csv")
+            typer.echo(text, nl=not text.endswith("\n"))
+            return
         found = api.items("reports/chargeback/jobs", most=limit, **asked)
         _show_jobs(list(found), limit, output)
         return
     if csv:
-        text = api.get_text("reports/chargeback/groups", by=by, **asked, format="csv")
+        text = api.get_text("reports/chargeback", by=by, **asked, format="csv")
         typer.echo(text, nl=not text.endswith("\n"))
         return
-    report = api.get("reports/chargeback/groups", by=by, **asked)
+    report = api.get("reports/chargeback", by=by, **asked)
+    unused = None
+    if idle is not None:
+        when = {name: asked[name] for name in ("start", "end", "as_of", "pool")}
+        unused = api.get("reports/chargeback/idle", share=idle, **when)
     if output is not Format.TABLE:
-        print_data(report, output)
+        print_data(report if unused is None else {**report, "idle": unused}, output)
         return
     devices = Devices(
         total["device"] for total in report["totals_by_device"] or [{"device": "gpu"}]
@@ -206,6 +227,8 @@ def chargeback(
             f"{line['organization']} from {line['start']}, added by {plain(line['added_by'])} at "
             f"{line['added_at']}."
         )
+    if unused is not None:
+        _show_idle(unused)
     if not report["check"]["is_equal"]:
         raise CliError("The rows do not add up to the metered use. Tell an administrator.")
 
@@ -254,35 +277,9 @@ def moves(
     tell(f"From {before['start']} to {before['end']}, and from {after['start']} to {after['end']}.")
 
 
-@report_app.command("idle")
-def idle(
-    ctx: typer.Context,
-    share: Annotated[
-        str, typer.Option(help="Share out idle time among teams: none, by_guarantee or by_usage.")
-    ] = "none",
-    start: Start = None,
-    end: End = None,
-    pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
-    output: Output = Format.TABLE,
-) -> None:
-    """Show idle and spare GPUs of a period. With --share, also the share of each team.
-
-    IDLE is unused capacity inside of unused guarantees, SPARE the rest of the unused capacity.
-    OUTSIDE was used by workloads of no team. Nodes that are down have no capacity. The shares of a
-    pool and its idle account sum to zero.
-    """
-    if (start is None) != (end is None):
-        raise CliError(_BOTH)
-    found = open_api(ctx).get(
-        "reports/chargeback/idle",
-        share=share,
-        start=None if start is None else day_or_time(start, "--start"),
-        end=None if end is None else day_or_time(end, "--end"),
-        pool=pool,
-    )
-    if output is not Format.TABLE:
-        print_data(found, output)
-        return
+def _show_idle(found: Mapping[str, Any]) -> None:
+    """Print idle time of pools, and the shares of teams."""
+    typer.echo()
     if not found["pools"]:
         tell("There is no pool whose idle time you may see: it would reveal the use of others.")
         return
@@ -309,7 +306,6 @@ def idle(
             ],
             squeeze="TEAM",
         )
-    tell(f"{devices.hours_words} from {found['start']} to {found['end']}.")
 
 
 _IDLE = {
@@ -377,8 +373,8 @@ def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
 
     rows = [
         [
-            job["job"],
-            job["name"],
+            job["job"] or "(commitment)",
+            job["name"] or "-",
             ", ".join([job["usage_class"], *job["faults"]]),
             *amounts([job], job["device"]),
         ]

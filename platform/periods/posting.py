@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID, uuid5
 
-from ledger.accounts import open_account
+from ledger.accounts import find_account, open_account
 from ledger.transfers import NewTransfer, find_transfers, record, reversal_of
 from periods.statement_models import Statement
 from primitives.units import NANO_PER_UNIT
@@ -70,6 +70,26 @@ def post_credit_note(note: Statement, *, now: datetime) -> None:
             for team_id in teams
         ],
         now=now,
+    )
+
+
+def posted_nano(statements: Sequence[Statement]) -> int:
+    """Return what teams owe by these statements in the ledger, less what notes credited back.
+
+    It is that of all transfers from teams to the revenue of the organization. Credit notes are
+    among the statements.
+    """
+    keys = [_key(each, team_id) for each in statements for team_id in _cents_by_team(each)]
+    revenues = {
+        account.pk
+        for ledger, owner in {
+            (ledger_of(each.currency), str(each.organization_id)) for each in statements
+        }
+        if (account := find_account(ledger, owner, REVENUE)) is not None
+    }
+    return sum(
+        transfer.amount if transfer.credit_id in revenues else -transfer.amount
+        for transfer in find_transfers(keys).values()
     )
 
 

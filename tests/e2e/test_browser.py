@@ -150,7 +150,7 @@ def test_finance_sees_what_each_team_used_and_the_jobs_behind_it(
     sign_in(page, tidegate, "fiona@ai-company")
     period = f"start={first}T00:00:00Z&end={first + timedelta(days=2)}T00:00:00Z"
     page.goto(f"{tidegate.address}/chargeback?period=custom&{period}")
-    table = page.get_by_role("table", name=re.compile("Chargeback by"))
+    table = page.get_by_role("table", name=re.compile("^Use and cost by"))
     row = table.get_by_role("row").filter(has_text="vision")
     expect(row).to_be_visible()
     with page.expect_download() as download:

@@ -164,6 +164,6 @@ def test_finance_reads_the_bill(tidegate: Tidegate, page: Page) -> None:
     first = datetime.now(UTC).date()
     period = f"start={first}T00:00:00Z&end={first + timedelta(days=2)}T00:00:00Z"
     sign_in(page, tidegate, "fiona@ai-company", f"/chargeback?period=custom&{period}")
-    table = page.get_by_role("table", name=re.compile("Chargeback by"))
+    table = page.get_by_role("table", name=re.compile("^Use and cost by"))
     expect(table.get_by_role("row").filter(has_text="inference")).to_be_visible()
     take(page, "chargeback")

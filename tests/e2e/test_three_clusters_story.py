@@ -254,7 +254,7 @@ def _rows(report: Any) -> dict[str, tuple[int, int, int]]:
 
     What is taken back within ten minutes of its start is free.
     """
-    teams = [row for row in report["rows"] if row["node_kind"] == "team"]
-    rows = {row["node"]: tuple(row[f"{kind}_mgpu_s"] for kind in CLASSES) for row in teams}
+    teams = report["rows"]
+    rows = {row["keys"]["team"]: tuple(row[f"{kind}_mgpu_s"] for kind in CLASSES) for row in teams}
     assert len(rows) == len(teams)
     return {team: row for team, row in rows.items() if row != (0, 0, 0)}

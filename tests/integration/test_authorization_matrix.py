@@ -468,7 +468,7 @@ TABLE: dict[tuple[str, str], Case] = {
     ("DELETE", "quarantine"): a_case("401 409 403 403 403 403 403 403 403 403 403"),
     # Money: the costs of one's subtree; prices are the organization's.
     ("GET", "reports/chargeback"): a_case("401 200 200 200 200 200 403 200 200 403 200", query=DAY),
-    ("GET", "reports/chargeback/groups"): a_case(
+    ("GET", "reports/chargeback/closed-months"): a_case(
         "401 200 200 200 200 200 403 200 200 403 200", query=DAY
     ),
     ("GET", "reports/chargeback/idle"): a_case(

@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from bed import a_database, spread
@@ -41,14 +42,15 @@ def measure(attempts: int, rounds: int, *, explain: bool) -> None:
     """Print the figures for one size."""
     from django.db import connection
 
-    from billing import usage_sql
-    from billing.chargeback import chargeback, jobs_behind
     from billing.metering import record_classed
     from billing.models import MeteredAttempt
     from billing.periods import Period
+    from billing.usage_sql import rows_of
     from builders.portal_builders import an_actor
+    from chargeback import reports
     from chargeback.dimensions import Dimension
-    from chargeback.reports import Asked, grouped_report
+    from chargeback.jobs import jobs_behind
+    from chargeback.reports import Asked, Narrowed, grouped_report
     from tenants.models import Node
     from tenants.roles import Role
 
@@ -67,15 +69,12 @@ def measure(attempts: int, rounds: int, *, explain: bool) -> None:
             verdict = f", target {target_ms} ms {word}"
         print(f"{name:<32}{spread(times)}{verdict}")
 
-    timed(
-        "month by department",
-        lambda: chargeback(actor=finance, period=month, group_by="department"),
-        MONTH_TARGET_MS,
-    )
-    timed(
-        "one day by department",
-        lambda: chargeback(actor=finance, period=day, group_by="department"),
-    )
+    def report(by: Sequence[Dimension], start: datetime = MONTH, end: datetime = NOW) -> Any:
+        return grouped_report(actor=finance, by=by, asked=Asked(start, end), now=NOW)
+
+    department = [Dimension.DEPARTMENT]
+    timed("month by department", lambda: report(department), MONTH_TARGET_MS)
+    timed("one day by department", lambda: report(department, day.start, day.end))
     for by in (
         (Dimension.DAY, Dimension.USAGE_CLASS),
         (Dimension.TEAM, Dimension.POOL),
@@ -83,24 +82,27 @@ def measure(attempts: int, rounds: int, *, explain: bool) -> None:
     ):
         timed(
             f"month by {' and '.join(by)}",
-            lambda by=by: grouped_report(  # type: ignore[misc]
-                actor=finance, by=by, asked=Asked(MONTH, NOW), now=NOW
-            ),
+            lambda by=by: report(by),  # type: ignore[misc]
         )
     timed(
         "page of jobs behind the month",
-        lambda: jobs_behind(actor=finance, period=month, node_path="bench", limit=50),
+        lambda: jobs_behind(
+            actor=finance, period=month, narrowed=Narrowed(node_path="bench"), limit=50
+        ),
     )
     timed(
         "page of jobs of a team",
         lambda: jobs_behind(
-            actor=finance, period=month, node_path="bench/department-0/team-0", limit=50
+            actor=finance,
+            period=month,
+            narrowed=Narrowed(node_path="bench/department-0/team-0"),
+            limit=50,
         ),
     )
     jobs: list[UUID] = list(MeteredAttempt.objects.values_list("job_id", flat=True)[:100])
     timed("usage of 100 jobs", lambda: usage_of(jobs))
-    report = chargeback(actor=finance, period=month)
-    assert report.segments_mgpu_s == report.totals.mgpu_s
+    by_team = report([Dimension.TEAM])
+    assert by_team.segments_mgpu_s == by_team.totals.mgpu_s
     open_ids = list(
         MeteredAttempt.objects.filter(segments__end=None).values_list("pk", flat=True)[:1_000]
     )
@@ -111,19 +113,16 @@ def measure(attempts: int, rounds: int, *, explain: bool) -> None:
         times.append(clock(lambda pairs=pairs, at=at: record_classed(pairs, at, at)))  # type: ignore[misc]
     print(f"{f'{len(open_ids)} changes of class':<32}{spread(times)}")
     if explain:
-        original = usage_sql.rows_of
         plan: list[str] = []
 
         def explained(statement: str, parameters: dict[str, object]) -> list[tuple[object, ...]]:
             plan.extend(
-                row[0] for row in original("EXPLAIN (ANALYZE, BUFFERS) " + statement, parameters)
+                row[0] for row in rows_of("EXPLAIN (ANALYZE, BUFFERS) " + statement, parameters)
             )
-            return original(statement, parameters)
+            return rows_of(statement, parameters)
 
-        from billing import chargeback as module
-
-        module.rows_of = explained  # type: ignore[assignment]
-        chargeback(actor=finance, period=month, group_by="department")
+        reports.rows_of = explained  # type: ignore[assignment]
+        report(department)
         print("\n".join(plan))
     connection.close()
 

@@ -84,6 +84,18 @@ def measure(attempts: int, *, teams: int, rounds: int, explain: bool) -> None:
     timed("the month stored", store, 1, None)
     timed("the month from stored charges", of_days, 1, 1_000)
     timed(
+        "a team's month",
+        lambda: grouped_report(
+            actor=finance,
+            by=[Dimension.TEAM, Dimension.POOL],
+            asked=asked,
+            narrowed=Narrowed(team),
+            now=NOW,
+        ),
+        rounds,
+        200,
+    )
+    timed(
         "a team's month by day and class",
         lambda: grouped_report(
             actor=finance,

@@ -9,12 +9,12 @@ from datetime import timedelta
 
 import pytest
 
-from billing.chargeback import chargeback
 from billing.models import UsageSegment
 from billing.periods import Period
 from budgets.evaluation import evaluate
 from budgets.models import BudgetState
 from builders.budget_builders import a_budget
+from builders.chargeback_builders import report_of
 from builders.connector_builders import eventually
 from builders.loop_builders import a_job
 from builders.portal_builders import Company, a_company, a_grant, a_user
@@ -243,14 +243,12 @@ def test_a_native_job_is_in_use_and_billed(
     finance = a_user(company.organization, "finance")
     a_grant(finance, Role.FINANCE, company.organization)
     now = loop.clock.now()
-    report = chargeback(
-        actor=actor_of(finance),
-        period=Period(now - timedelta(hours=1), now + timedelta(seconds=1), now),
-        group_by="team",
+    report = report_of(
+        actor_of(finance), Period(now - timedelta(hours=1), now + timedelta(seconds=1), now)
     )
     held_s = (attempt.released_at - attempt.started_at).total_seconds()
     assert report.totals.guaranteed_mgpu_s == 8000 * held_s
-    assert [row.node for row in report.team_rows] == [company.nlp]
+    assert [row.keys[0] for row in report.rows] == [company.nlp.display_path]
 
 
 def test_what_a_native_job_borrows_comes_back(

@@ -2,7 +2,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, rememberCsrfToken, ApiError, unwrap } from "./client";
-import type { Chargeback, JobState, Page, PriorityClass, Session, TreeNode } from "./types";
+import type { ChargebackJob, ChargeClass, JobState, Page, PriorityClass, Session, TreeNode } from "./types";
 
 const PAGE_LIMIT = 50;
 /** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
@@ -383,48 +383,29 @@ export function jobHistoryQuery(id: string) {
   });
 }
 
-export interface ReportFilter {
-  start: string;
-  end: string;
-  team?: string;
-  group_by?: "team" | "department";
-  pool?: string;
-}
-
-export function chargebackQuery(filter: ReportFilter) {
-  return queryOptions({
-    queryKey: ["reports", "chargeback", filter],
-    queryFn: async ({ signal }) => {
-      const report = await unwrap(
-        client.GET("/api/v1/reports/chargeback", { params: { query: filter }, signal }),
-      );
-      // The same address also gives CSV, as text; only when it is asked for.
-      return report as Chargeback;
-    },
-  });
-}
-
 export function chargebackJobsQuery(filter: {
   start: string;
   end: string;
   node: string;
   as_of?: string;
   pool?: string;
-  usage_class?: "guaranteed" | "borrowed" | "unpaid" | "fault";
+  usage_class?: ChargeClass;
   user?: string;
   cluster?: string;
   priority_class?: string;
+  job_type?: string;
 }) {
   return infiniteQueryOptions({
     ...paging,
     queryKey: ["reports", "jobs", filter],
-    queryFn: ({ pageParam, signal }) =>
-      unwrap(
+    queryFn: async ({ pageParam, signal }) =>
+      // The same address also gives CSV, as text; only when it is asked for.
+      (await unwrap(
         client.GET("/api/v1/reports/chargeback/jobs", {
           params: { query: { ...filter, limit: 500, cursor: pageParam } },
           signal,
         }),
-      ),
+      )) as Page<ChargebackJob>,
   });
 }
 

@@ -89,9 +89,9 @@ export type CreditHistory = Schemas["CreditHistory"];
 export type CreditTransfer = Schemas["CreditTransfer"];
 export type CreditLine = Schemas["StatementLine"];
 export type CreditBank = Required<Schemas["CreditBank"]>;
-export type Chargeback = Schemas["ChargebackReport"];
-export type ChargebackRow = Schemas["ChargebackRow"];
 export type ChargebackJob = Schemas["ChargebackJob"];
+/** A class of use, or a charge beside use. */
+export type ChargeClass = ChargebackJob["usage_class"];
 export type Token = Schemas["AccessToken"];
 export type User = Schemas["User"];
 export type PasswordLink = Schemas["PasswordLink"];

@@ -20,22 +20,22 @@ import "./billing.css";
 
 /** The jobs that make one number of the chargeback, and their sum, which is that number. */
 export function ChargebackJobsPage() {
-  const { as_of, pool, usage, user, cluster, priority } = useSearch({ from: "/shell/chargeback/jobs" });
+  const { as_of, pool, usage, user, cluster, priority, type } = useSearch({ from: "/shell/chargeback/jobs" });
   const { start, end, label, node } = useJobsPeriod();
-  const jobs = useInfiniteQuery(
-    chargebackJobsQuery({
-      start,
-      end,
-      node,
-      // Until the same moment as the report, so that the sums agree.
-      ...(as_of ? { as_of } : {}),
-      ...(pool ? { pool } : {}),
-      ...(usage ? { usage_class: usage } : {}),
-      ...(user ? { user } : {}),
-      ...(cluster ? { cluster } : {}),
-      ...(priority ? { priority_class: priority } : {}),
-    }),
-  );
+  const asked = {
+    start,
+    end,
+    node,
+    // Until the same moment as the report, so that the sums agree.
+    ...(as_of ? { as_of } : {}),
+    ...(pool ? { pool } : {}),
+    ...(usage ? { usage_class: usage } : {}),
+    ...(user ? { user } : {}),
+    ...(cluster ? { cluster } : {}),
+    ...(priority ? { priority_class: priority } : {}),
+    ...(type ? { job_type: type } : {}),
+  };
+  const jobs = useInfiniteQuery(chargebackJobsQuery(asked));
   const command = [
     `tidegate report chargeback --start ${start} --end ${end} --team ${node} --jobs`,
     pool && `--pool ${pool}`,
@@ -43,6 +43,7 @@ export function ChargebackJobsPage() {
     user && `--user ${user}`,
     cluster && `--cluster ${cluster}`,
     priority && `--priority-class ${priority}`,
+    type && `--job-type ${type}`,
     as_of && `--as-of ${as_of}`,
   ]
     .filter(Boolean)
@@ -51,7 +52,7 @@ export function ChargebackJobsPage() {
     <Page
       title="Jobs behind a charge"
       heading={`${node} · ${label}`}
-      lead={`${usage === undefined ? "all" : usage === "fault" ? "free" : usage} use${[pool && ` of pool ${pool}`, user && ` by ${user}`, cluster && ` on ${cluster}`, priority && ` of class ${priority}`].filter(Boolean).join("")}, job by job`}
+      lead={`${USE_WORDS[usage ?? "all"]}${[pool && ` of pool ${pool}`, user && ` by ${user}`, cluster && ` on ${cluster}`, priority && ` of class ${priority}`, type && ` of type ${type}`].filter(Boolean).join("")}, job by job`}
       up={
         <Link to="/chargeback" search={{ period: "custom", start, end }}>
           Chargeback
@@ -90,6 +91,14 @@ export function ChargebackJobsPage() {
                       Show more
                     </Button>
                   )}
+                  <Button
+                    component="a"
+                    href={`/api/v1/reports/chargeback/jobs?${new URLSearchParams({ ...asked, format: "csv" }).toString()}`}
+                    download
+                    variant="default"
+                  >
+                    Download CSV
+                  </Button>
                   <CliLine command={command} />
                 </div>
               </div>
@@ -100,6 +109,16 @@ export function ChargebackJobsPage() {
     </Page>
   );
 }
+
+const USE_WORDS = {
+  all: "all use and charges",
+  guaranteed: "guaranteed use",
+  borrowed: "borrowed use",
+  unpaid: "unpaid use",
+  fault: "free use",
+  commitment: "commitments",
+  top_up: "minimums and increments",
+} as const;
 
 /** Why use costs nothing. */
 const FAULT_WORDS: Record<ChargebackJob["faults"][number], string> = {
@@ -116,7 +135,7 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
     <DataTable
       label="Jobs behind the charge"
       rows={items}
-      rowKey={(item) => `${item.job} ${item.pool} ${item.usage_class}`}
+      rowKey={(item) => `${item.job ?? ""} ${item.team} ${item.pool} ${item.usage_class}`}
       totals={DEVICES.map((device) => ({ device, of: items.filter((item) => item.device === device) })).filter(
         ({ of }) => of.length > 0,
       )}
@@ -125,7 +144,9 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
           header: "Job",
           isHeading: true,
           cell: (item) =>
-            may(session, "view_jobs", item.team) ? (
+            item.job === null ? (
+              <span className="faint">(commitment)</span>
+            ) : may(session, "view_jobs", item.team) ? (
               <Link to="/jobs/$jobId" params={{ jobId: item.job }}>
                 {item.name}
               </Link>
@@ -140,7 +161,9 @@ function JobRows({ items, isWhole }: { items: readonly ChargebackJob[]; isWhole:
           header: "Use",
           cell: (item) => (
             <span className={["borrowed", "unpaid"].includes(item.usage_class) ? "pill borrow" : "pill"}>
-              {item.usage_class === "fault" ? `free: ${item.faults.map((fault) => FAULT_WORDS[fault]).join(", ")}` : item.usage_class}
+              {item.usage_class === "fault"
+                ? `free: ${item.faults.map((fault) => FAULT_WORDS[fault]).join(", ")}`
+                : item.usage_class.replace("_", "-")}
             </span>
           ),
         },

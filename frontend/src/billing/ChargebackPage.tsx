@@ -1,40 +1,26 @@
-import { Button, SegmentedControl, Select, TextInput } from "@mantine/core";
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Select, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 
-import { chargebackQuery, poolsQuery, type ReportFilter } from "../api/queries";
-import type { Chargeback } from "../api/types";
+import { poolsQuery } from "../api/queries";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
-import { CliLine } from "../ui/CliLine";
-import { DataTable } from "../ui/DataTable";
-import { Kpi } from "../ui/Kpi";
 import { Page } from "../ui/Page";
 import { useNowMs } from "../ui/now";
-import { Empty, isSettled, Lines, QueryView } from "../ui/states";
-import { Time } from "../ui/Time";
-import {
-  capitalised,
-  deviceTime,
-  formatCost,
-  formatCount,
-  formatGpuHours,
-  formatShare,
-  headOf,
-  hoursUnder,
-} from "../ui/units";
-import { ChargebackTable, JobsLink, wholeOf, type BehindRow } from "./ChargebackTable";
+import { Empty, isSettled } from "../ui/states";
+import { ClosedMonths } from "./ClosedMonths";
 import { Corrections } from "./Corrections";
-import { DaysChart } from "./DaysChart";
 import { Deliveries } from "./Deliveries";
 import { Exports } from "./Exports";
-import { GroupsCard } from "./GroupsCard";
+import { Figures } from "./Figures";
+import { groupsQuery, type Dimension, type Narrowed } from "./groupQueries";
+import { GroupsCard, groupingsOf } from "./GroupsCard";
+import { IdleCard } from "./IdleCard";
+import { jobsOf } from "./JobsLink";
 import { MovesCard } from "./MovesCard";
 import { NoCosts } from "./NoCosts";
-import { asDays, PERIOD_LABELS, resolvePeriod, toIso, type PeriodName } from "./period";
-import { byCurrency, totalsOf, usedMgpuS, type CurrencyReport } from "./totals";
-import { WithheldCapacity } from "./WithheldCapacity";
+import { asDays, PERIOD_LABELS, resolvePeriod, type Period, type PeriodName } from "./period";
 import "../quotas/quota-bar.css";
 import "./billing.css";
 
@@ -44,7 +30,6 @@ export function ChargebackPage() {
   const now = useNowMs();
   const name = search.period ?? "month";
   const period = resolvePeriod(name, now, search);
-  const group = search.group ?? "team";
   if (!may(session, "view_costs")) {
     return (
       <Page title="Chargeback" lead="Use and cost by team.">
@@ -52,39 +37,55 @@ export function ChargebackPage() {
       </Page>
     );
   }
-  const narrowed = {
-    ...asDays(period ?? { start: "", end: "" }),
-    ...(search.scope ? { node: search.scope } : {}),
-    ...(search.pool ? { pool: search.pool } : {}),
-  };
   return (
     <Page title={period ? `Chargeback · ${period.label}` : "Chargeback"}>
-      <Controls name={name} group={group} />
+      <Controls name={name} />
       {period === null ? (
         <Card>
           <Empty>Choose a start that lies before the end.</Empty>
         </Card>
       ) : (
-        <>
         <Report
-          filter={{
-            start: period.start,
-            end: period.end,
-            group_by: group,
-            ...(search.scope ? { team: search.scope } : {}),
+          period={period}
+          by={groupingsOf(search)}
+          asked={{
+            ...asDays(period),
+            ...(search.scope ? { node: search.scope } : {}),
             ...(search.pool ? { pool: search.pool } : {}),
+            ...(search.user ? { user: search.user } : {}),
+            ...(search.usage ? { usage_class: search.usage } : {}),
           }}
-          groupLabel={group === "team" ? "Team" : "Department"}
         />
-        <GroupsCard narrowed={narrowed} />
-        <MovesCard narrowed={narrowed} />
-        </>
       )}
     </Page>
   );
 }
 
-function Controls({ name, group }: { name: PeriodName; group: "team" | "department" }) {
+function Report({ period, by, asked }: { period: Period; by: [Dimension] | [Dimension, Dimension]; asked: Narrowed }) {
+  const session = useSession();
+  const report = useQuery(groupsQuery(by, asked));
+  if (asked.node && report.error && isSettled(report.error)) return <NoCosts node={asked.node} />;
+  const filter = {
+    start: report.data?.start ?? period.start,
+    end: report.data?.end ?? period.end,
+    ...(asked.pool ? { pool: asked.pool } : {}),
+  };
+  const node = report.data && jobsOf(report.data, { keys: {} }, session, asked)?.node;
+  return (
+    <div className="rows">
+      {report.data && <Figures report={report.data} asked={asked} />}
+      <GroupsCard by={by} asked={asked} report={report} />
+      <ClosedMonths asked={asked} />
+      {report.data && <Corrections report={report.data} />}
+      <IdleCard asked={asked} />
+      <MovesCard narrowed={asked} />
+      <Exports filter={filter} node={node} />
+      {node !== undefined && !node.includes("/") && <Deliveries organization={node} />}
+    </div>
+  );
+}
+
+function Controls({ name }: { name: PeriodName }) {
   const search = useSearch({ from: "/shell/chargeback" });
   const navigate = useNavigate({ from: "/chargeback" });
   const pools = useQuery(poolsQuery);
@@ -92,7 +93,7 @@ function Controls({ name, group }: { name: PeriodName; group: "team" | "departme
   const change = (changes: Partial<typeof search>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   return (
-    <div className="filters" role="group" aria-label="Period and grouping">
+    <div className="filters" role="group" aria-label="Period and pool">
       <Select
         label="Period"
         allowDeselect={false}
@@ -111,20 +112,10 @@ function Controls({ name, group }: { name: PeriodName; group: "team" | "departme
       />
       {name === "custom" && (
         <>
-          <MomentInput label="From (UTC)" value={search.start} onChange={(start) => change({ start })} />
-          <MomentInput label="To (UTC, not included)" value={search.end} onChange={(end) => change({ end })} />
+          <DayInput label="From" value={search.start} onChange={(start) => change({ start })} />
+          <DayInput label="To (not included)" value={search.end} onChange={(end) => change({ end })} />
         </>
       )}
-      <SegmentedControl
-        className="fit"
-        aria-label="Group by"
-        data={[
-          { value: "team", label: "by team" },
-          { value: "department", label: "by department" },
-        ]}
-        value={group}
-        onChange={(value) => change({ group: value === "department" ? "department" : "team" })}
-      />
       {poolNames.length > 1 && (
         <Select
           label="Pool"
@@ -140,8 +131,8 @@ function Controls({ name, group }: { name: PeriodName; group: "team" | "departme
   );
 }
 
-/** A UTC date and time; the browser's own picker. */
-function MomentInput({
+/** A day of the organization's time zone; the browser's own picker. The address has it as a time. */
+function DayInput({
   label,
   value,
   onChange,
@@ -152,243 +143,13 @@ function MomentInput({
 }) {
   return (
     <TextInput
-      type="datetime-local"
+      type="date"
       label={label}
-      value={value?.slice(0, 16) ?? ""}
+      value={value?.slice(0, 10) ?? ""}
       onChange={(event) => {
-        const ms = Date.parse(`${event.currentTarget.value}:00Z`);
-        onChange(Number.isNaN(ms) ? undefined : toIso(ms));
+        const day = event.currentTarget.value;
+        onChange(day === "" ? undefined : `${day}T00:00:00Z`);
       }}
     />
-  );
-}
-
-function csvAddress(filter: ReportFilter): string {
-  return `/api/v1/reports/chargeback?${new URLSearchParams({ ...filter, format: "csv" }).toString()}`;
-}
-
-function Report({ filter, groupLabel }: { filter: ReportFilter; groupLabel: string }) {
-  const session = useSession();
-  const report = useQuery({ ...chargebackQuery(filter), placeholderData: keepPreviousData });
-  const command = [
-    `tidegate report chargeback --start ${filter.start} --end ${filter.end} --by ${filter.group_by === "department" ? "department,team" : "team,pool"}`,
-    filter.team && `--team ${filter.team}`,
-    filter.pool && `--pool ${filter.pool}`,
-  ]
-    .filter(Boolean)
-    .join(" ");
-  if (filter.team && report.error && isSettled(report.error)) return <NoCosts node={filter.team} />;
-  return (
-    <QueryView
-      query={report}
-      loading={
-        <Card>
-          <Lines count={8} label="Loading the report" />
-        </Card>
-      }
-    >
-      {(data) => {
-        const parts = byCurrency(data).map((part) => {
-          const node = wholeOf(part, session, filter.team);
-          return { part, whole: node === null ? null : { node, pool: filter.pool } };
-        });
-        const [only] = parts.length === 1 ? parts : [];
-        return (
-          <div className="rows" aria-busy={report.isPlaceholderData}>
-            <p className="sub" style={{ margin: 0 }}>
-              As of <Time at={data.as_of} show="both" /> · periods and days in UTC
-              {Date.parse(data.as_of) < Date.parse(data.end) && " · the period is still running"}
-            </p>
-            <div className="kpis" style={{ margin: 0 }}>
-              {only && <Cost {...only} />}
-              {totalsOf(data).map((each) => (
-                <FiguresOf key={each.device} report={data} totals={each} />
-              ))}
-            </div>
-            {totalsOf(data).map(({ device }) => (
-              <DaysChart key={device} report={data} device={device} />
-            ))}
-            {parts.map(({ part, whole }) => (
-              <Card key={part.currency} label={`Charges in ${part.currency ?? "no currency"}`}>
-                {!only && <CurrencyHead part={part} />}
-                {part.rows.length === 0 ? (
-                  <Empty cli={command}>Nothing ran in this period, so there is nothing to charge.</Empty>
-                ) : (
-                  <ChargebackTable report={part} groupLabel={groupLabel} whole={whole} isOneOfSeveral={!only} />
-                )}
-              </Card>
-            ))}
-            <Corrections report={data} />
-            <Capacity report={data} />
-            <WithheldCapacity report={data} />
-            <Exports filter={filter} node={filter.team ?? only?.whole?.node} />
-            {only?.whole?.node !== undefined && !only.whole.node.includes("/") && (
-              <Deliveries organization={only.whole.node} />
-            )}
-            <div className="inline">
-              <Button component="a" href={csvAddress(filter)} download variant="default">
-                Download CSV
-              </Button>
-              <CliLine command={command} />
-            </div>
-          </div>
-        );
-      }}
-    </QueryView>
-  );
-}
-
-function Cost({ part, whole }: { part: CurrencyReport; whole: BehindRow | null }) {
-  const { totals, currency } = part;
-  return (
-    <Kpi
-      value={formatCost(totals.cost_nano, currency)}
-      label="cost"
-      context={
-        <JobsLink report={part} row={whole} mgpuS={usedMgpuS(totals)}>
-          {jobCount(totals.jobs)}
-        </JobsLink>
-      }
-    />
-  );
-}
-
-function jobCount(jobs: number): string {
-  return `${formatCount(jobs)} ${jobs === 1 ? "job" : "jobs"}`;
-}
-
-/** The cost and the organizations of one currency, where a report has several. */
-function CurrencyHead({ part }: { part: CurrencyReport }) {
-  const { currency, organizations, totals } = part;
-  const names = organizations.length > 3 ? `${organizations.length} organizations` : organizations.join(", ");
-  return (
-    <div className="spread">
-      <h2>{currency === null ? "No rate card" : `${currency} · ${formatCost(totals.cost_nano, currency)}`}</h2>
-      <span className="dim">
-        {names} · {jobCount(totals.jobs)}
-      </span>
-    </div>
-  );
-}
-
-/** How long such devices were held, and how long they were idle. */
-function FiguresOf({ report, totals }: { report: Chargeback; totals: Chargeback["totals_by_device"][number] }) {
-  const { currency } = report;
-  const capacity = report.capacity.filter(({ device }) => device === totals.device);
-  const cost = (nano: number | null) => (nano === null ? undefined : formatCost(nano, currency));
-  const hours = capitalised(deviceTime(totals.device, "hours"));
-  const sum = (value: "capacity_mgpu_s" | "idle_mgpu_s") =>
-    capacity.reduce((total, pool) => total + pool[value], 0);
-  return (
-    <>
-      <Kpi
-        value={formatGpuHours(totals.guaranteed_mgpu_s)}
-        label={`${hours} guaranteed`}
-        context={cost(totals.guaranteed_cost_nano)}
-      />
-      <Kpi
-        tone={totals.borrowed_mgpu_s > 0 ? "borrow" : undefined}
-        value={formatGpuHours(totals.borrowed_mgpu_s)}
-        label={`${hours} borrowed`}
-        context={cost(totals.borrowed_cost_nano)}
-      />
-      {totals.unpaid_mgpu_s > 0 && (
-        <Kpi
-          tone="borrow"
-          value={formatGpuHours(totals.unpaid_mgpu_s)}
-          label={`${hours} unpaid`}
-          context={cost(totals.unpaid_cost_nano)}
-        />
-      )}
-      {totals.fault_mgpu_s > 0 && (
-        <Kpi value={formatGpuHours(totals.fault_mgpu_s)} label={`${hours} free`} context="faults" />
-      )}
-      {totals.commitment_mgpu_s > 0 && (
-        <Kpi
-          value={formatGpuHours(totals.commitment_mgpu_s)}
-          label={`${hours} committed, used or not`}
-          context={cost(totals.commitment_cost_nano)}
-        />
-      )}
-      {totals.top_up_mgpu_s > 0 && (
-        <Kpi
-          value={formatGpuHours(totals.top_up_mgpu_s)}
-          label={`${hours} of minimums and increments`}
-          context={cost(totals.top_up_cost_nano)}
-        />
-      )}
-      {totals.showback_nano !== null && totals.showback_nano > 0 && (
-        <Kpi value={cost(totals.showback_nano)} label={`showback of ${totals.device.toUpperCase()}s`} context="not billed" />
-      )}
-      {capacity.length === 0 ? (
-        <Kpi
-          value={formatGpuHours(usedMgpuS(totals))}
-          label={`${hours} in all`}
-          context="all classes"
-        />
-      ) : (
-        <Kpi
-          value={formatGpuHours(sum("idle_mgpu_s"))}
-          label={`${hours} idle`}
-          context={`${formatShare(sum("idle_mgpu_s"), sum("capacity_mgpu_s"))} of the capacity`}
-        />
-      )}
-    </>
-  );
-}
-
-/** Every second of every device is either in use or idle. */
-function Capacity({ report }: { report: Chargeback }) {
-  if (report.capacity.length === 0) return null;
-  const head = headOf(report.capacity);
-  const percent = (part: number, whole: number) => `${whole > 0 ? ((part / whole) * 100).toFixed(3) : 0}%`;
-  return (
-    // A wide table scrolls inside the card, also by keyboard.
-    <Card label="Capacity" tabIndex={0}>
-      <h2>In use and idle</h2>
-      <DataTable
-        rows={report.capacity}
-        rowKey={(pool) => pool.pool}
-        columns={[
-          { header: "Pool", isHeading: true, cell: (pool) => pool.pool },
-          {
-            header: "Of the capacity",
-            only: "wide",
-            className: "share",
-            cell: (pool) => (
-              <span
-                className="bar"
-                role="img"
-                aria-label={`${formatShare(pool.in_use_mgpu_s, pool.capacity_mgpu_s)} in use`}
-              >
-                <i className="e" style={{ left: 0, width: "100%" }} />
-                <i className="g" style={{ left: 0, width: percent(pool.in_use_mgpu_s, pool.capacity_mgpu_s) }} />
-              </span>
-            ),
-          },
-          {
-            header: <>In use {deviceTime(head, "h")}</>,
-            isRight: true,
-            cell: (pool) => hoursUnder(head, pool.in_use_mgpu_s, pool.device),
-          },
-          {
-            header: <>Idle {deviceTime(head, "h")}</>,
-            isRight: true,
-            cell: (pool) => (
-              <>
-                {hoursUnder(head, pool.idle_mgpu_s, pool.device)}
-                <span className="faint hide"> · {formatShare(pool.idle_mgpu_s, pool.capacity_mgpu_s)}</span>
-              </>
-            ),
-          },
-          {
-            header: <>Capacity {deviceTime(head, "h")}</>,
-            isRight: true,
-            only: "wide",
-            cell: (pool) => hoursUnder(head, pool.capacity_mgpu_s, pool.device),
-          },
-        ]}
-      />
-    </Card>
   );
 }

@@ -1,11 +1,11 @@
-import type { Chargeback } from "../api/types";
+import type { GroupedReport } from "./groupQueries";
 import { formatPrice } from "../prices/amounts";
 import { Card } from "../ui/Card";
 import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 
 /** Prices of the period that were added after they had started to apply: which, when and by whom. */
-export function Corrections({ report }: { report: Chargeback }) {
+export function Corrections({ report }: { report: GroupedReport }) {
   if (report.corrections.length === 0) return null;
   return (
     <Card label="Priced after the fact" tone="note" tabIndex={0}>

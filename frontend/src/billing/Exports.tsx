@@ -2,7 +2,6 @@ import { Anchor, Button } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 
-import type { ReportFilter } from "../api/queries";
 import { client, unwrap } from "../api/client";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
@@ -18,8 +17,11 @@ import { exportsQuery, type Export, type ExportDataset, type ExportFormat } from
 
 const TONES = { queued: "wait", running: "wait", done: "run", failed: "bad" } as const;
 
+/** A period as times, and its pool. */
+type Period = { start: string; end: string; pool?: string };
+
 /** Files with the charges of every job of the report's period, and the latest ones. */
-export function Exports({ filter, node }: { filter: ReportFilter; node: string | undefined }) {
+export function Exports({ filter, node }: { filter: Period; node: string | undefined }) {
   const session = useSession();
   const exports = useQuery(exportsQuery);
   if (node === undefined || !may(session, "view_jobs", node)) return null;
@@ -35,7 +37,7 @@ export function Exports({ filter, node }: { filter: ReportFilter; node: string |
   );
 }
 
-function Request({ filter, node }: { filter: ReportFilter; node: string }) {
+function Request({ filter, node }: { filter: Period; node: string }) {
   const queries = useQueryClient();
   const [dataset, setDataset] = useState<ExportDataset>("charges");
   const [format, setFormat] = useState<ExportFormat>("csv");

@@ -2,13 +2,13 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import { quotasQuery } from "../api/queries";
-import type { Chargeback } from "../api/types";
 import { formatLent, quotaUse } from "../quotas/use";
 import { Card } from "../ui/Card";
 import { DataTable } from "../ui/DataTable";
+import type { Idle } from "./groupQueries";
 import { deviceTime, DEVICE_WORDS, formatShare, headOf, hoursUnder } from "../ui/units";
 
-type WithheldPool = Chargeback["capacity_withheld"][number];
+type WithheldPool = Idle["withheld"][number];
 
 const REASONS: Record<WithheldPool["reason"], string> = {
   shared: "Idle time of the whole pool is not shown: it would tell what other organizations use.",
@@ -16,8 +16,7 @@ const REASONS: Record<WithheldPool["reason"], string> = {
 };
 
 /** Why the idle time of some pools is missing, and the unused part of the reader's own guarantee there. */
-export function WithheldCapacity({ report }: { report: Chargeback }) {
-  const pools = report.capacity_withheld;
+export function WithheldCapacity({ pools, isRunning }: { pools: readonly WithheldPool[]; isRunning: boolean }) {
   const shared = pools.filter(({ reason }) => reason === "shared");
   const partial = pools.filter(({ reason }) => reason === "partial");
   return (
@@ -25,7 +24,7 @@ export function WithheldCapacity({ report }: { report: Chargeback }) {
       {shared.length > 0 && (
         <Card label="Your guarantee in shared pools">
           <h2>Your guarantee in shared pools</h2>
-          <GuaranteeTable pools={shared} isRunning={Date.parse(report.as_of) < Date.parse(report.end)} />
+          <GuaranteeTable pools={shared} isRunning={isRunning} />
           <p className="check">{REASONS.shared}</p>
         </Card>
       )}

@@ -1,8 +1,8 @@
-import type { CurrencyReport } from "./totals";
+import type { DeviceTotals } from "./totals";
 
 /** The parts of a cost, the cost, and what showback shows, in nano-currency. */
 export type Costs = Pick<
-  CurrencyReport["totals"],
+  DeviceTotals,
   | "guaranteed_cost_nano"
   | "borrowed_cost_nano"
   | "unpaid_cost_nano"

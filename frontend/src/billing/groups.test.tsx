@@ -4,7 +4,8 @@ import { describe, expect, it } from "vitest";
 import { aSession } from "../../mock/company.ts";
 import { theGroups } from "../../mock/groups.ts";
 import { accessibilityFaults, open, show } from "../test/render";
-import { byDevice, GroupsCheck, jobsOf } from "./GroupsCard";
+import { byDevice, GroupsCheck } from "./GroupsTable";
+import { jobsOf } from "./JobsLink";
 import { asDays, resolvePeriod } from "./period";
 import { OTHERS, SERIES_MAX, stackOf } from "./stacks";
 
@@ -24,7 +25,7 @@ describe("the groups of a report", () => {
       "88",
       "€478,550.00",
     ]);
-    expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("454,400.00135,700.00590,100.00€1,112,350.00");
+    expect(within(table).getByRole("row", { name: /^Total/ })).toHaveTextContent("454,400.00135,700.00590,100.00734€1,112,350.00");
     expect(screen.getByText(/^Sum of classes 590,100\.00 h = segments 590,100\.00 h/)).toHaveTextContent(
       "equal · days of Europe/Berlin",
     );
@@ -42,9 +43,9 @@ describe("the groups of a report", () => {
   it("are asked by days, so that the organization's time zone decides", async () => {
     const { requests } = open("/chargeback?period=custom&start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z&by=department");
     await screen.findByRole("table", { name: "Use and cost by department" });
-    const asked = requests.find(({ path }) => path.endsWith("/reports/chargeback/groups"));
+    const asked = requests.find(({ path }) => path.endsWith("/reports/chargeback"));
     expect([asked?.query.get("start"), asked?.query.get("end"), asked?.query.get("by")]).toEqual([...OCTOBER, "department"]);
-    const link = screen.getByRole("link", { name: "Download these rows" });
+    const link = screen.getByRole("link", { name: "Download CSV" });
     expect(Object.fromEntries(new URL(link.getAttribute("href") ?? "", "http://localhost").searchParams)).toEqual({
       by: "department",
       start: "2026-10-01",
@@ -121,6 +122,13 @@ describe("the jobs behind a cell", () => {
     expect(jobsOf(report, row, session, { node: "ai-company/research/nlp" })?.node).toBe("ai-company/research/nlp");
     expect(jobsOf(report, { keys: { department: "" } }, session, {})).toBeNull();
     expect(jobsOf(report, row, aSession({ permissions: {} }), {})).toBeNull();
+    expect(jobsOf(report, { keys: {} }, session, {})?.node).toBe("ai-company");
+    const admin = aSession({ permissions: { "ai-company/research": ["view_costs"] } });
+    expect(jobsOf(report, { keys: {} }, admin, {})?.node).toBe("ai-company/research");
+    const two = aSession({ permissions: { "ai-company/research": ["view_costs"], "ai-company/production": ["view_costs"] } });
+    expect(jobsOf(report, { keys: {} }, two, {})).toBeNull();
+    const users = theGroups(...OCTOBER, ["user"]);
+    expect(jobsOf(users, { keys: { user: "(commitment)" } }, session, {})).toBeNull();
   });
 });
 

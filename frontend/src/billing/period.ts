@@ -97,20 +97,6 @@ function customLabel(start: number, end: number): string {
   return `${dayLabel(start)} ${clock(start)} – ${dayLabel(end)} ${clock(end)} UTC`;
 }
 
-/** The UTC days of a period as "2026-11-21", at most `limit` of them. */
-export function daysOf(start: string, end: string, limit = 400): string[] {
-  const days: string[] = [];
-  const endMs = Date.parse(end);
-  for (
-    let day = Math.floor(Date.parse(start) / DAY_MS) * DAY_MS;
-    day < endMs && days.length < limit;
-    day += DAY_MS
-  ) {
-    days.push(new Date(day).toISOString().slice(0, 10));
-  }
-  return days;
-}
-
 /** The period as days where it is of whole ones: "2026-11-01" is a midnight of the organization's time zone. */
 export function asDays({ start, end }: Pick<Period, "start" | "end">): { start: string; end: string } {
   const day = (iso: string) => /^(.{10})T00:00:00Z$/.exec(iso)?.[1];

@@ -4,33 +4,34 @@ import { choiceParam, textParam, type RawSearch } from "../shell/search";
 export const PERIODS = ["hour", "today", "yesterday", "last-7", "last-30", "month", "last-month", "custom"] as const;
 export const DIMENSIONS = [
   "organization", "department", "team", "user", "pool", "cluster",
-  "usage_class", "priority_class", "hour", "day", "week", "month",
+  "usage_class", "priority_class", "job_type", "hour", "day", "week", "month",
 ] as const;
-export const GROUPINGS = ["team", "department"] as const;
-export const USAGE_CLASSES = ["guaranteed", "borrowed", "unpaid", "fault"] as const;
+export const USAGE_CLASSES = ["guaranteed", "borrowed", "unpaid", "fault", "commitment", "top_up"] as const;
+export const SHARES = ["none", "by_guarantee", "by_usage"] as const;
 
 export interface ChargebackSearch {
   period?: (typeof PERIODS)[number];
   start?: string;
   end?: string;
-  group?: (typeof GROUPINGS)[number];
   pool?: string;
   by?: (typeof DIMENSIONS)[number];
   and?: (typeof DIMENSIONS)[number];
   user?: string;
   usage?: (typeof USAGE_CLASSES)[number];
+  /** How idle time is shared out. */
+  share?: (typeof SHARES)[number];
 }
 
 export const chargebackSearch = (search: RawSearch): ChargebackSearch => ({
   period: choiceParam(search, "period", PERIODS),
   start: textParam(search, "start"),
   end: textParam(search, "end"),
-  group: choiceParam(search, "group", GROUPINGS),
   pool: textParam(search, "pool"),
   by: choiceParam(search, "by", DIMENSIONS),
   and: choiceParam(search, "and", DIMENSIONS),
   user: textParam(search, "user"),
   usage: choiceParam(search, "usage", USAGE_CLASSES),
+  share: choiceParam(search, "share", SHARES),
 });
 
 export interface ChargebackJobsSearch {
@@ -43,6 +44,7 @@ export interface ChargebackJobsSearch {
   user?: string;
   cluster?: string;
   priority?: string;
+  type?: string;
 }
 
 export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch => ({
@@ -55,6 +57,7 @@ export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch =>
   user: textParam(search, "user"),
   cluster: textParam(search, "cluster"),
   priority: textParam(search, "priority"),
+  type: textParam(search, "type"),
 });
 
 /** `month` as "2026-11"; `day` is the id of the comparison that is shown. */

@@ -8,6 +8,7 @@ export const OTHERS = "others";
 /** What the bars of a chart are of. */
 export const MEASURES = {
   hours: { title: "GPU-hours", of: (row: GroupRow) => (row.device === "gpu" ? BigInt(usedMgpuS(row)) : 0n) },
+  cores: { title: "Core-hours", of: (row: GroupRow) => (row.device === "cpu" ? BigInt(usedMgpuS(row)) : 0n) },
   cost: { title: "Cost", of: (row: GroupRow) => BigInt(row.cost_nano) },
   showback: { title: "Showback", of: (row: GroupRow) => BigInt(row.showback_nano) },
 } as const;

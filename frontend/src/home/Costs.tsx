@@ -1,10 +1,10 @@
 import { Button } from "@mantine/core";
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
 
-import { chargebackQuery } from "../api/queries";
-import { thisMonth } from "../billing/period";
+import { groupsQuery } from "../billing/groupQueries";
+import { asDays, thisMonth } from "../billing/period";
 import { reconciledMonthQuery, type Reconciliation } from "../billing/reconciliationQueries";
 import { byCurrency, totalsOf, type CurrencyReport } from "../billing/totals";
 import { Card } from "../ui/Card";
@@ -20,15 +20,8 @@ const TEAMS_SHOWN = 5;
 /** Cost and use of the running month, its reconciliation, and the teams with the highest cost. */
 export function Costs({ scope }: { scope: string | undefined }) {
   const period = thisMonth(useNowMs());
-  const report = useQuery({
-    ...chargebackQuery({
-      start: period.start,
-      end: period.end,
-      group_by: "team",
-      ...(scope ? { team: scope } : {}),
-    }),
-    placeholderData: keepPreviousData,
-  });
+  const days = asDays(period);
+  const report = useQuery(groupsQuery(["team"], { ...days, ...(scope ? { node: scope } : {}) }));
   return (
     <Card label="Costs">
       <div className="spread">
@@ -70,7 +63,7 @@ export function Costs({ scope }: { scope: string | undefined }) {
                 <Link to="/jobs">All jobs</Link>
               </span>
               <CliLine
-                command={`tidegate report chargeback --start ${period.start} --end ${period.end}${scope ? ` --team ${scope}` : ""}`}
+                command={`tidegate report chargeback --start ${days.start} --end ${days.end}${scope ? ` --team ${scope}` : ""}`}
               />
             </div>
           </div>
@@ -110,7 +103,7 @@ function ReconciledDays({ start }: { start: string }) {
 /** The teams with the highest cost in one currency. */
 function TopTeams({ part }: { part: CurrencyReport }) {
   const costs = new Map<string, number>();
-  for (const row of part.rows) costs.set(row.node, (costs.get(row.node) ?? 0) + row.cost_nano);
+  for (const { keys, cost_nano } of part.rows) costs.set(keys.team ?? "", (costs.get(keys.team ?? "") ?? 0) + cost_nano);
   const top = [...costs].sort(([a, one], [b, other]) => other - one || (a < b ? -1 : 1)).slice(0, TEAMS_SHOWN);
   if (top.length === 0) return null;
   const title = `Teams with the highest cost${part.currency === null ? "" : ` in ${part.currency}`}`;

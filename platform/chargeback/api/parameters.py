@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from billing.models import UsageClass
+from billing.models import ExtraCharge, UsageClass
 from billing.scopes import AttemptFilter
-from chargeback.reports import Asked, Narrowed
+from chargeback.reports import Asked, Narrowed, charged_as
 from webapi.parameters import Parameters, choice, day_or_time, text, time
 
 
@@ -36,7 +36,10 @@ class NarrowedParameters(PeriodParameters):
     user: str | None = text("Only use of this username")
     cluster: str | None = text("Only use of this cluster")
     priority_class: str | None = text("Only use of this priority class")
-    usage_class: str | None = choice(UsageClass, "Only this usage class")
+    job_type: str | None = text("Only use of jobs of this type")
+    usage_class: str | None = choice(
+        [*UsageClass, *ExtraCharge], "Only this usage class, or this charge beside use"
+    )
 
     @property
     def narrowed(self) -> Narrowed:
@@ -44,6 +47,6 @@ class NarrowedParameters(PeriodParameters):
         return Narrowed(
             node_path=self.node,
             pool=self.pool,
-            usage_class=None if self.usage_class is None else UsageClass(self.usage_class),
-            attempts=AttemptFilter(self.user, self.cluster, self.priority_class),
+            usage_class=None if self.usage_class is None else charged_as(self.usage_class),
+            attempts=AttemptFilter(self.user, self.cluster, self.priority_class, self.job_type),
         )

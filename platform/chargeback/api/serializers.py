@@ -8,7 +8,8 @@ from typing import Any
 from rest_framework import serializers
 
 from billing.api.price_serializers import CorrectionSerializer
-from billing.api.serializers import (
+from billing.periods import Period
+from chargeback.api.sum_serializers import (
     AmountsSerializer,
     ChargebackCheckSerializer,
     CurrencySumsSerializer,
@@ -17,7 +18,8 @@ from billing.api.serializers import (
     report_sums_body,
     utc_text,
 )
-from billing.periods import Period
+from chargeback.capacity import Withheld
+from chargeback.checks import MonthCheck
 from chargeback.dimensions import Dimension
 from chargeback.idle import Share
 from chargeback.moves import Move, Moves
@@ -33,7 +35,7 @@ class GroupRowSerializer(AmountsSerializer):
     keys = serializers.DictField(
         child=serializers.CharField(allow_blank=True),
         help_text="The names of the group, by dimension. The department is empty for a team right "
-        "below the organization",
+        "below the organization. A department ends in ' (part)' if the row has only a part of it",
     )
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
     currency = serializers.CharField(
@@ -133,7 +135,7 @@ class MoveSerializer(serializers.Serializer[Any]):
 class TeamMoveSerializer(MoveSerializer):
     """The change of a team's cost."""
 
-    team = serializers.CharField(help_text="Path of the team at the time of use")
+    team = serializers.CharField(help_text="Latest path of the team in both periods")
 
 
 class SpanSerializer(serializers.Serializer[Period]):
@@ -144,7 +146,7 @@ class SpanSerializer(serializers.Serializer[Period]):
 
 
 class MovesSerializer(serializers.Serializer[Any]):
-    """The change of costs since the period before. A moved team is ended there and new here."""
+    """The change of costs since the period before. A team that moved in the tree stays one team."""
 
     before = SpanSerializer()
     after = SpanSerializer()
@@ -199,6 +201,28 @@ class IdleRowSerializer(serializers.Serializer[Any]):
     mgpu_s = serializers.IntegerField()
 
 
+class WithheldPoolSerializer(serializers.Serializer[Any]):
+    """A pool without shown capacity, and its unused guarantee."""
+
+    pool = serializers.CharField()
+    device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
+    reason = serializers.ChoiceField(
+        choices=[reason.value for reason in Withheld],
+        help_text="shared: other organizations have a quota in the pool, or used it. partial: the "
+        "caller sees the costs of a part of the organization",
+    )
+    guaranteed_mgpu_s = serializers.IntegerField(
+        allow_null=True,
+        help_text="Guarantee of the organizations whose costs the caller may see completely; null "
+        "if there is none",
+    )
+    unused_mgpu_s = serializers.IntegerField(
+        allow_null=True,
+        help_text="Part of the guarantee that their own jobs did not use: idle, or lent to other "
+        "organizations",
+    )
+
+
 class IdleSerializer(serializers.Serializer[Any]):
     """Idle and spare GPUs of the pools whose capacity the caller may see."""
 
@@ -208,4 +232,41 @@ class IdleSerializer(serializers.Serializer[Any]):
     time_zone = serializers.CharField()
     share = serializers.ChoiceField(choices=[*Share])
     pools = IdlePoolSerializer(many=True)
-    rows = IdleRowSerializer(many=True)
+    rows = IdleRowSerializer(many=True, help_text="Empty without a share-out")
+    withheld = WithheldPoolSerializer(
+        many=True, help_text="The other pools of the caller, and why their capacity is hidden"
+    )
+
+
+class MonthCheckSerializer(serializers.Serializer[MonthCheck]):
+    """A closed month of an organization, in nano-currency."""
+
+    organization = serializers.CharField(help_text="Slug")
+    month = serializers.CharField(help_text="2026-11")
+    currency = serializers.CharField(help_text="ISO 4217; empty without a rate card")
+    closed_at = serializers.DateTimeField()
+    report_mgpu_s = serializers.IntegerField(help_text="Use by the segments of today")
+    billed_mgpu_s = serializers.IntegerField(help_text="Use in the charges and their corrections")
+    report_nano = serializers.IntegerField(help_text="Cost by the segments of today")
+    billed_nano = serializers.IntegerField(help_text="Charges of the closed month, which stay")
+    corrections_nano = serializers.IntegerField(
+        help_text="Corrections of the month in later closed months"
+    )
+    difference_nano = serializers.IntegerField(help_text="Report less charges and corrections")
+    is_as_billed = serializers.BooleanField()
+    statements_nano = serializers.IntegerField(
+        allow_null=True, help_text="All statements less credit notes; null without statements"
+    )
+    ledger_nano = serializers.IntegerField(
+        allow_null=True, help_text="The same in the ledger of money"
+    )
+    is_posted = serializers.BooleanField(help_text="Whether the ledger has the statements")
+    advice = serializers.CharField(
+        allow_blank=True, help_text="Reason of a difference, and what to do; empty without one"
+    )
+
+
+class ClosedMonthsSerializer(serializers.Serializer[Any]):
+    """Closed months inside of a period, the latest first, at most 24."""
+
+    months = MonthCheckSerializer(many=True)

@@ -12,7 +12,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from chargeback.api.parameters import NarrowedParameters, PeriodParameters
-from chargeback.api.serializers import GroupedReportSerializer, IdleSerializer, MovesSerializer
+from chargeback.api.serializers import (
+    ClosedMonthsSerializer,
+    GroupedReportSerializer,
+    IdleSerializer,
+    MovesSerializer,
+)
+from chargeback.checks import closed_months
 from chargeback.dimensions import Dimension
 from chargeback.group_csv import csv_lines, file_name
 from chargeback.idle import Share, idle_between
@@ -40,17 +46,18 @@ class GroupParameters(NarrowedParameters):
     format: str = choice(("json", "csv"), default="json")
 
 
-class ChargebackGroups(APIView):
+class Chargeback(APIView):
     """Use and cost of a period by groups."""
 
     renderer_classes = [JSONRenderer, CsvRenderer]
     content_negotiation_class = NamedFormats
 
     @extend_schema(
-        operation_id="get_chargeback_groups",
+        operation_id="get_chargeback",
         summary="Get usage and cost of a period by one or two dimensions",
         description="Covers everything below `node`, or else all nodes whose costs the caller may "
-        "see. Days, weeks and months are those of the organization's time zone.",
+        "see. Days, weeks and months are those of the organization's time zone. With the same "
+        "`as_of`, a report and the jobs behind it agree exactly.",
         parameters=GroupParameters.in_openapi(),
         responses=answers(
             {
@@ -101,6 +108,24 @@ class ChargebackMoves(APIView):
             now=SystemClock().now(),
         )
         return Response(MovesSerializer(found).data)
+
+
+class ClosedMonths(APIView):
+    """Closed months beside what was billed for them."""
+
+    @extend_schema(
+        operation_id="check_closed_months",
+        summary="Compare the report of closed months with their charges, statements and ledger",
+        description="Of the organizations whose costs the caller sees completely. It has the "
+        "months inside of the period, the latest first, at most 24.",
+        parameters=PeriodParameters.in_openapi(),
+        responses=answers({200: ClosedMonthsSerializer}, 403),
+    )
+    def get(self, request: Request) -> Response:
+        """Compare the months."""
+        asked = PeriodParameters.read(request)
+        found = closed_months(actor=actor_from(request), asked=asked.asked, now=SystemClock().now())
+        return Response(ClosedMonthsSerializer({"months": found}).data)
 
 
 class IdleParameters(PeriodParameters):

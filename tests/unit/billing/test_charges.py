@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from billing import charges
-from billing.chargeback import chargeback
 from billing.charges import Charge, charges_of
 from billing.periods import Period
 from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at
+from builders.chargeback_builders import report_of
 from builders.portal_builders import a_company, a_user, an_actor
 from primitives.errors import Forbidden, NotFound
 from tenants.access import Actor
@@ -91,7 +91,7 @@ def test_days_split_a_charge_and_change_no_sum() -> None:
     ]
     assert [row.mgpu_s for row in rows] == [A_DAY] * 3
     period = Period(at(0), at(3 * A_DAY), LATER)
-    report = chargeback(actor=finance, period=period)
+    report = report_of(finance, period)
     assert [row.billed_cost_nano for row in rows] == [28_800, 28_800, 28_801]
     assert report.totals.cost_nano == 86_401
     assert rows_of(finance, 0, A_DAY) + rows_of(finance, A_DAY, 3 * A_DAY) == rows

@@ -10,15 +10,16 @@ from uuid import uuid4
 import pytest
 
 from audit.models import AuditEvent
-from billing.chargeback import chargeback
-from billing.csv_export import csv_lines
 from billing.models import PriceMode, RateCard, RateLine, UsageClass
 from billing.periods import Period, last_month
-from billing.price_comparison import PriceAt, PricePair, TeamPair, compare_prices
 from billing.pricing import add_rate_line, cancel_rate_line, end_rate_line, time_zone_of
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at
+from builders.chargeback_builders import report_of
 from builders.portal_builders import Company, a_company, an_actor
+from chargeback.dimensions import Dimension
+from chargeback.group_csv import csv_lines
+from chargeback.price_comparison import PriceAt, PricePair, TeamPair, compare_prices
 from primitives.errors import Conflict, NotFound
 from primitives.units import DeviceKind
 from quotas.models import OrganizationPolicy
@@ -173,16 +174,16 @@ def test_a_price_for_the_past_is_a_correction_that_the_report_names() -> None:
     card, fin = a_rate_card(company.organization, {"borrowed": 9}), finance_of(company)
     a_metered_attempt(company.nlp, 0, 3_600, mgpu=1_000)
     period = Period(at(0), at(3_600), at(3_600))
-    assert chargeback(actor=fin, period=period).corrections == ()
+    assert report_of(fin, period).corrections == ()
     line = a_price(card, fin, 2_000_000_000, at(0), at(1_800))
     assert line.is_correction
-    report = chargeback(actor=fin, period=period)
+    report = report_of(fin, period)
     assert [each.pk for each in report.corrections] == [line.pk]
     assert (report.totals.cost_nano, report.totals.unpriced_mgpu_s) == (1_000_000_000, 1_800_000)
     later = Period(at(1_800), at(3_600), at(3_600))
-    assert chargeback(actor=fin, period=later).corrections == ()
+    assert report_of(fin, later).corrections == ()
     a_price(card, fin, 9, days(1))
-    assert [each.pk for each in chargeback(actor=fin, period=period).corrections] == [line.pk]
+    assert [each.pk for each in report_of(fin, period).corrections] == [line.pk]
 
 
 def test_a_price_is_no_correction_of_months_after_its_addition() -> None:
@@ -197,16 +198,14 @@ def test_a_price_is_no_correction_of_months_after_its_addition() -> None:
     added = NOW.replace(microsecond=0)
 
     def named(start: datetime, end: datetime) -> list[RateLine]:
-        return list(chargeback(actor=fin, period=Period(start, end, days(90))).corrections)
+        return list(report_of(fin, Period(start, end, days(90))).corrections)
 
     assert named(days(-60), days(-30)) == []
     assert named(days(-60), days(-29)) == [line]
     assert named(days(0), days(31)) == [line]
     assert named(added, days(31)) == []
     assert named(days(31), days(61)) == []
-    hypothetical = chargeback(
-        actor=fin, period=Period(days(-30), days(0), days(0)), priced_at=days(0)
-    )
+    hypothetical = report_of(fin, Period(days(-30), days(0), days(0)), priced_at=days(0))
     assert (hypothetical.corrections, hypothetical.priced_at) == ((), days(0))
 
 
@@ -219,15 +218,18 @@ def test_the_csv_says_which_rows_were_priced_after_the_fact() -> None:
         a_metered_attempt(each.nlp, 0, 3_600, guaranteed_mgpu=1_000)
     a_price(card, fin, 5, at(0), usage_class=UsageClass.BORROWED)
     root = an_actor(None, Role.PLATFORM_ADMIN, "root")
-    report = chargeback(actor=root, period=Period(at(0), at(3_600), at(3_600)))
+    report = report_of(
+        *(root, Period(at(0), at(3_600), at(3_600))),
+        *(Dimension.ORGANIZATION, Dimension.USAGE_CLASS),
+    )
     rows = csv.DictReader(StringIO("".join(csv_lines(report)), newline=""))
     assert [
         (row["organization"], row["usage_class"], row["priced_after_the_fact"]) for row in rows
     ] == [
-        ("ai-company", "guaranteed", "false"),
         ("ai-company", "borrowed", "true"),
-        ("other", "guaranteed", "false"),
+        ("ai-company", "guaranteed", "false"),
         ("other", "borrowed", "false"),
+        ("other", "guaranteed", "false"),
     ]
 
 

@@ -17,14 +17,11 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from billing.amounts import Amounts
-from billing.chargeback import chargeback
 from billing.charges import Charge, charges_of
-from billing.csv_export import csv_lines
 from billing.daily_charges import charges_between
 from billing.metering import UnpaidSpan, record_unpaid
 from billing.models import PoolTerms, RateCard
 from billing.periods import Period
-from billing.price_comparison import PriceAt, TeamPair, compare_prices
 from billing.pricing import Terms, add_terms, cancel_terms, end_terms
 from billing.queries import PresentCost, present_cost, present_prices
 from billing.spending import Span, spent_in
@@ -37,9 +34,12 @@ from builders.billing_builders import (
     record_fault,
     terms_of,
 )
+from builders.chargeback_builders import all_jobs, report_of
 from builders.portal_builders import Company, a_company, a_pool, a_quota, an_actor
 from chargeback.dimensions import Dimension
-from chargeback.reports import Asked, grouped_report
+from chargeback.group_csv import csv_lines
+from chargeback.price_comparison import PriceAt, TeamPair, compare_prices
+from chargeback.reports import Asked, Narrowed, grouped_report
 from primitives.errors import Conflict, InvalidRequest, NotFound
 from quotas.models import Quota, QuotaChange
 from tenants.access import Actor
@@ -69,7 +69,7 @@ def everywhere(
     """The report's totals and the charges, whose sums agree with the CSV and the spending."""
     finance = finance or finance_of(company)
     period = Period(start, end, AFTER)
-    report = chargeback(actor=finance, period=period)
+    report = report_of(finance, period, Dimension.USAGE_CLASS)
     charges = [
         row
         for batch in charges_of(actor=finance, period=period, node_path="ai-company")
@@ -92,6 +92,9 @@ def everywhere(
         nano = int(Decimal(row["cost"]).scaleb(9))
         costs[row["usage_class"]] -= nano
     assert not any(costs.values())
+    behind = all_jobs(finance, period, Narrowed(node_path="ai-company"))
+    assert sum(job.cost_nano for job in behind) == total.cost_nano
+    assert sum(job.mgpu_s for job in behind) == total.mgpu_s
     by_time_and_class = grouped_report(
         actor=finance,
         by=[Dimension.DAY, Dimension.USAGE_CLASS],
@@ -205,8 +208,8 @@ def test_a_commitment_follows_the_guarantee_to_the_second() -> None:
     a_rate_card(company.organization, {"guaranteed": EURO}, pool=other)
     terms_of(card, "commitment")
     terms_of(card, "commitment", pool=other)
-    report = chargeback(actor=finance_of(company), period=Period(at(0), at(3 * HOUR), LATER))
-    assert [(row.pool, row.amounts.commitment_cost_nano) for row in report.team_rows] == [
+    report = report_of(finance_of(company), Period(at(0), at(3 * HOUR), LATER))
+    assert [(row.keys[1], row.amounts.commitment_cost_nano) for row in report.rows] == [
         ("a100", 8 * EURO),
         ("h100", (8 + 4 + 2) * EURO),
     ]

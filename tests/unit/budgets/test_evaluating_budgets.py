@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing.chargeback import chargeback
 from billing.periods import Period
 from budgets import evaluation, tasks
 from budgets.evaluation import evaluate, evaluate_after_change, organizations_with_budgets
@@ -15,6 +14,7 @@ from budgets.models import AMOUNT_MAX, LIMIT_MAX, Budget, BudgetAlert, BudgetDay
 from budgets.stopping import enforced_budgets
 from builders.billing_builders import a_metered_attempt, a_rate_card, at, record_ended
 from builders.budget_builders import GPU_HOUR, a_budget, state_of
+from builders.chargeback_builders import report_of
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import Company, a_company, a_pool, a_user, an_actor
 from quotas.models import OrganizationPolicy, Quota
@@ -165,7 +165,7 @@ def test_money_is_that_of_the_chargeback_report(company: Company) -> None:
     budget = a_budget(company.research, measure="money", limit=10**15)
     evaluate(company.organization.pk, NOON)
     finance = an_actor(company.organization, Role.FINANCE)
-    report = chargeback(actor=finance, period=Period(at(0), at(30 * DAY), NOON))
+    report = report_of(finance, Period(at(0), at(30 * DAY), NOON))
     assert report.totals.cost_nano > 0
     assert BudgetState.objects.get(budget=budget).used == report.totals.cost_nano
 

@@ -172,6 +172,44 @@ def test_idle_time_of_a_shared_pool_is_not_shown() -> None:
 
 
 @pytest.mark.django_db
+def test_the_unused_guarantee_of_a_shared_pool_is_shown_and_tells_nothing_of_others() -> None:
+    """ai-company is guaranteed 8 GPUs, from second 40 on 4, and uses 2 from 20 to 60 and 8 from 60
+    to 80.
+
+    Against: usage above the guarantee balances idle time before it (unused 240,000); the
+    guarantee of today for the whole period (320,000 unused); what others use subtracted."""
+    company, other = a_company(), an_organization("other")
+    finance = an_actor(company.organization, Role.FINANCE)
+    department = an_actor(company.research, Role.DEPARTMENT_ADMIN)
+    quota = Quota.objects.get(node=company.organization, pool=company.pool)
+    for second, guaranteed_mgpu in ((-10, 8_000), (40, 4_000)):
+        QuotaChange.objects.create(
+            quota=quota, at=at(second), after={"guaranteed_mgpu": guaranteed_mgpu}, reason="plan"
+        )
+    a_metered_attempt(company.nlp, 20, 60, mgpu=2_000)
+    a_metered_attempt(company.nlp, 60, 80, mgpu=8_000)
+
+    def withheld(actor: Actor) -> list[tuple[str, str, int | None, int | None]]:
+        return [
+            (item.pool, item.reason.value, item.guaranteed_mgpu_s, item.unused_mgpu_s)
+            for item in idle(actor).withheld
+        ]
+
+    assert withheld(finance) == []
+    assert withheld(an_actor(None, Role.PLATFORM_ADMIN)) == []
+    assert withheld(department) == [("h100", "partial", None, None)]
+    a_quota(other, company.pool, 4)
+    guaranteed_mgpu_s = 40 * 8_000 + 60 * 4_000
+    unused_mgpu_s = 20 * 8_000 + 20 * 6_000 + 20 * 2_000 + 20 * 4_000
+    shared = [("h100", "shared", guaranteed_mgpu_s, unused_mgpu_s)]
+    assert withheld(finance) == shared
+    a_metered_attempt(a_team(other, "squatters"), 0, 100, mgpu=4_000)
+    assert withheld(finance) == shared
+    assert withheld(an_actor(other, Role.FINANCE)) == [("h100", "shared", 0, 0)]
+    assert withheld(department) == [("h100", "partial", None, None)]
+
+
+@pytest.mark.django_db
 def test_idle_over_rest() -> None:
     company = a_company()
     a_capacity(company, (-100, None, 32, 0))
@@ -200,6 +238,7 @@ def test_idle_over_rest() -> None:
             }
         ],
         "rows": [],
+        "withheld": [],
     }
     wrong = finance.get(f"reports/chargeback/idle?{period}&share=by_luck")
     assert "share must be one of none, by_guarantee, by_usage" in wrong.json()["detail"]

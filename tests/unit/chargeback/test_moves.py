@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from builders.portal_builders import a_company, a_pool, an_actor
 from chargeback.moves import Move, moves_between, period_before, team_moves
 from chargeback.reports import Asked
 from primitives.days import midnight
+from quotas.models import Quota
+from tenants.moving import move_node
 from tenants.roles import Role
 
 HOUR = 3_600
@@ -150,6 +153,30 @@ def test_moves_of_a_company() -> None:
         ("ai-company/research/vision", "EUR", Move()),
     ]
     assert found.totals == {"EUR": nlp}
+
+
+@pytest.mark.django_db
+def test_a_team_that_was_moved_in_the_tree_stays_one_team() -> None:
+    """Nlp goes to production within the second day, and uses as much each day.
+
+    Planted: teams by their paths (nlp ended at one place and new at two)."""
+    company = a_company()
+    a_rate_card(company.organization)
+    for start in (0, DAY, DAY + 2 * HOUR):
+        a_metered_attempt(company.nlp, start, start + HOUR, mgpu=1_000)
+    Quota.objects.all().delete()
+    admin = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+    with transaction.atomic():
+        move_node(actor=admin, node=company.nlp, parent=company.production, now=at(DAY + 90 * 60))
+    found = moves_between(
+        actor=admin, asked=Asked(date(2026, 11, 2), date(2026, 11, 3)), now=at(5 * DAY)
+    )
+    nano = 1_000_000_000
+    (row,) = found.rows
+    assert (row.team, row.move) == (
+        "ai-company/production/nlp",
+        Move(2 * nano, 4 * nano, volume_nano=2 * nano),
+    )
 
 
 @pytest.mark.django_db

@@ -77,12 +77,14 @@ def a_busy_company() -> Company:
     company = a_company()
     a_rate_card(company.organization)
     ana, ben = (a_user(company.organization, name) for name in ("ana", "ben"))
-    a_metered_attempt(company.nlp, 0, HOUR, user=ana, mgpu=1_000)
+    a_metered_attempt(company.nlp, 0, HOUR, user=ana, mgpu=1_000, job_type="service")
     a_metered_attempt(
         *(company.nlp, 0, HOUR), user=ben, mgpu=1_000, guaranteed_mgpu=0, priority_class="low"
     )
     a_metered_attempt(company.vision, 0, HOUR, user=ana, mgpu=1_000, pool=a_pool("a10"))
-    a_metered_attempt(company.inference, 0, HOUR, user=ben, mgpu=4_000, priority_class="high")
+    a_metered_attempt(
+        company.inference, 0, HOUR, user=ben, mgpu=4_000, priority_class="high", job_type=""
+    )
     return company
 
 
@@ -115,6 +117,7 @@ def a_busy_company() -> Company:
             },
         ),
         (["cluster"], {("local",): 7}),
+        (["job_type"], {("(unknown)",): 4, ("service",): 1, ("training",): 2}),
         (["hour"], {("2026-11-01T00:00+00:00",): 7}),
         (["day", "team"], {
             ("2026-11-01", "ai-company/production/inference"): 4,
@@ -223,6 +226,7 @@ def test_without_a_period_the_running_month_is_asked() -> None:
         ({"user": "ben", "node_path": "ai-company/research"}, 1),
         ({"cluster": "local"}, 7),
         ({"priority_class": "high"}, 4),
+        ({"job_type": "service"}, 1),
         ({"usage_class": UsageClass.BORROWED}, 1),
         ({"usage_class": UsageClass.GUARANTEED, "user": "ana"}, 2),
     ],

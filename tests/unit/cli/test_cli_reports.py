@@ -123,7 +123,7 @@ def a_report(**changes: Any) -> dict[str, Any]:
 
 
 def test_chargeback(server: Server) -> None:
-    server.routes["GET reports/chargeback/groups"] = a_report()
+    server.routes["GET reports/chargeback"] = a_report()
     ran = server.run(
         *("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01T00:00:00Z"),
         *("--team", "a/b", "--by", "user,day", "--pool", "h100", "--user", "ana"),
@@ -157,7 +157,7 @@ def test_unpaid_and_free_use_have_columns_where_there_is_some(server: Server) ->
     amounts = {**report["totals"], "unpaid_mgpu_s": 360_000, "fault_mgpu_s": 36_000}
     report["by_currency"][0]["totals"] = amounts
     report["by_currency"][0]["totals_by_device"] = [{**amounts, "device": "gpu"}]
-    server.routes["GET reports/chargeback/groups"] = report
+    server.routes["GET reports/chargeback"] = report
     ran = server.run("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01")
     assert [line.split()[-6:] for line in ran.out.splitlines()] == [
         ["BORROWED", "UNPAID", "FREE", "(FAULTS)", "COST", "EUR", "JOBS"][-6:],
@@ -175,7 +175,7 @@ def test_a_chargeback_of_cores_and_gpus_sums_each_on_its_own(server: Server) -> 
     )
     report["totals_by_device"].append({**amounts, "device": "cpu"})
     report["by_currency"][0]["totals"] = {name: 2 * amount for name, amount in amounts.items()}
-    server.routes["GET reports/chargeback/groups"] = report
+    server.routes["GET reports/chargeback"] = report
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
     ran = server.run("report", "chargeback", *period)
     assert ran.err.startswith("GPU-hours (core-hours where marked) from 2026-11-01")
@@ -205,7 +205,7 @@ def test_each_currency_of_a_chargeback_has_a_table_of_its_own(server: Server) ->
         {**row, "keys": {"team": "other/squatters", "pool": "h100"}, "currency": "USD"}
     )
     report["by_currency"].append({**euros, "currency": "USD", "organizations": ["other"]})
-    server.routes["GET reports/chargeback/groups"] = report
+    server.routes["GET reports/chargeback"] = report
     ran = server.run(
         *("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01"),
     )
@@ -225,7 +225,7 @@ def test_each_currency_of_a_chargeback_has_a_table_of_its_own(server: Server) ->
 
 def test_without_a_period_the_server_decides_on_this_month(server: Server) -> None:
     """Against: this month of UTC, which begins at another hour than the organization's."""
-    server.routes["GET reports/chargeback/groups"] = a_report()
+    server.routes["GET reports/chargeback"] = a_report()
     server.run("report", "chargeback")
     assert dict(server.requests[0].url.params) == {"by": "team,pool"}
 
@@ -246,7 +246,7 @@ def test_a_report_names_prices_that_were_added_after_the_fact(server: Server) ->
         "added_by": "fin@ai-company",
         "added_at": "2026-11-20T08:00:00Z",
     }
-    server.routes["GET reports/chargeback/groups"] = a_report(corrections=[line])
+    server.routes["GET reports/chargeback"] = a_report(corrections=[line])
     ran = server.run("report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01")
     assert ran.err.splitlines()[1:] == [
         "Priced after the fact: borrowed h100 of ai-company from 2026-11-01T00:00:00Z, added by "
@@ -255,7 +255,7 @@ def test_a_report_names_prices_that_were_added_after_the_fact(server: Server) ->
 
 
 def test_a_report_that_does_not_add_up_fails(server: Server) -> None:
-    server.routes["GET reports/chargeback/groups"] = a_report(check={"is_equal": False})
+    server.routes["GET reports/chargeback"] = a_report(check={"is_equal": False})
     period = ("--start", "2026-11-01", "--end", "2026-12-01")
     assert server.run("report", "chargeback", *period).exit_code == 2
 
@@ -302,9 +302,12 @@ def test_idle_and_its_shares(server: Server) -> None:
         ],
     }
     server.routes["GET reports/chargeback/idle"] = found
-    ran = server.run("report", "idle", "--share", "by_usage", "--pool", "h100")
-    assert dict(server.requests[0].url.params) == {"share": "by_usage", "pool": "h100"}
-    assert [line.split() for line in ran.out.splitlines()] == [
+    server.routes["GET reports/chargeback"] = a_report()
+    chargeback = "report", "chargeback", "--pool", "h100", "--idle", "by_usage"
+    ran = server.run(*chargeback)
+    assert dict(server.requests[1].url.params) == {"share": "by_usage", "pool": "h100"}
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert lines[lines.index([]) + 1 :] == [
         ["POOL", "CAPACITY", "IN", "USE", "OUTSIDE", "IDLE", "SPARE"],
         ["h100", "8.000", "3.000", "1.000", "3.000", "1.000"],
         [],
@@ -312,9 +315,9 @@ def test_idle_and_its_shares(server: Server) -> None:
         ["h100", NLP, "3.000"],
         ["h100", "(idle", "account)", "-3.000"],
     ]
-    assert ran.err == "GPU-hours from 2026-11-01T00:00:00Z to 2026-11-02T00:00:00Z.\n"
+    assert json.loads(server.run(*chargeback, "-o", "json").out)["idle"] == found
     server.routes["GET reports/chargeback/idle"] = {**found, "pools": [], "rows": []}
-    assert "no pool whose idle time you may see" in server.run("report", "idle").err
+    assert "no pool whose idle time you may see" in server.run(*chargeback).err
 
 
 BEHIND = "report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01", "--jobs"
@@ -386,6 +389,20 @@ def test_the_jobs_behind_a_number_of_cores_and_gpus(server: Server) -> None:
     ]
 
 
+def test_a_commitment_has_no_job(server: Server) -> None:
+    use = a_use(1, job=None, name="", user="", usage_class="commitment", mgpu_s=0)
+    server.routes["GET reports/chargeback/jobs"] = {"items": [use], "next": None}
+    lines = server.run(*BEHIND, "--team", "a/b").out.splitlines()
+    assert lines[1].split() == ["(commitment)", "-", "commitment", "0.000", "2.00"]
+
+
+def test_the_jobs_behind_a_number_as_csv(server: Server) -> None:
+    server.routes["GET reports/chargeback/jobs"] = httpx.Response(200, text="job,name\r\na,b\r\n")
+    ran = server.run(*BEHIND, "--team", "a/b", "--csv")
+    assert server.requests[0].url.params["format"] == "csv"
+    assert (ran.exit_code, ran.out) == (0, "job,name\na,b\n")
+
+
 def test_a_list_of_jobs_that_is_cut_says_so(server: Server) -> None:
     page = {"items": [a_use(1)], "next": "/api/v1/reports/chargeback/jobs?cursor=abc"}
     server.routes["GET reports/chargeback/jobs"] = page
@@ -402,7 +419,7 @@ def test_a_list_of_jobs_that_is_cut_says_so(server: Server) -> None:
     [
         (BEHIND, "Whose jobs? Give --team PATH or --organization SLUG with --jobs."),
         ((*BEHIND, "--team", "a/b", "--organization", "a"), "--team or --organization, not both"),
-        ((*BEHIND, "--team", "a/b", "--csv"), "--jobs cannot be combined with --csv"),
+        ((*BEHIND, "--team", "a/b", "--idle", "none"), "Give --idle without --jobs and --csv"),
         ((*BEHIND, "--team", "a/b", "--as-of", "now"), "--as-of 'now': write 2026-11-01"),
     ],
 )
@@ -415,9 +432,7 @@ def test_options_that_do_not_go_together(
 
 
 def test_chargeback_as_csv_is_what_the_server_sends(server: Server) -> None:
-    server.routes["GET reports/chargeback/groups"] = httpx.Response(
-        200, text="node,pool\r\na,b\r\n"
-    )
+    server.routes["GET reports/chargeback"] = httpx.Response(200, text="node,pool\r\na,b\r\n")
     ran = server.run(
         "report", "chargeback", "--start", "2026-11-01", "--end", "2026-12-01", "--csv"
     )

@@ -9,11 +9,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from billing import charges
-from billing.chargeback import chargeback
 from billing.metering import Observed, UnpaidSpan, record_observed, record_unpaid
 from billing.models import RateCard, UsageSegment
 from billing.periods import Period
 from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at, terms_of
+from builders.chargeback_builders import report_of
 from builders.portal_builders import Company, a_company, a_pool, an_actor, an_organization
 from exports import auditing
 from exports.auditing import AuditedLine, audit_month
@@ -57,7 +57,7 @@ def test_a_month_agrees_to_the_unit(company: Company) -> None:
         ("h100", "guaranteed", True),
     ]
     finance = an_actor(company.organization, Role.FINANCE)
-    report = chargeback(actor=finance, period=NOVEMBER)
+    report = report_of(finance, NOVEMBER)
     assert sum(line.audited_mgpu_s for line in lines) == report.totals.mgpu_s
     assert sum(line.audited_nano for line in lines) == report.totals.cost_nano
     assert lines[0].audited_nano == 0
@@ -96,7 +96,7 @@ def test_a_month_with_terms_agrees_to_the_unit(company: Company) -> None:
         ("h100", "guaranteed", True),
         ("h100", "top_up", True),
     ]
-    report = chargeback(actor=an_actor(company.organization, Role.FINANCE), period=NOVEMBER)
+    report = report_of(an_actor(company.organization, Role.FINANCE), NOVEMBER)
     assert sum(line.audited_nano for line in lines) == report.totals.cost_nano
     assert all(line.audited_nano > 0 for line in lines[1:])
 
@@ -110,7 +110,7 @@ def test_a_month_is_one_of_the_organizations_zone(company: Company) -> None:
     assert all(line.is_equal for line in october)
     finance = an_actor(company.organization, Role.FINANCE)
     period = Period(at(4 * HOUR - 31 * A_DAY), at(4 * HOUR), at(4 * HOUR))
-    report = chargeback(actor=finance, period=period)
+    report = report_of(finance, period)
     assert sum(line.audited_nano for line in october) == report.totals.cost_nano
     assert audit_month(2027, 1, now=LATER) == []
 

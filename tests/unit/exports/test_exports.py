@@ -19,10 +19,10 @@ from django.conf import LazySettings
 from django.db import IntegrityError, connection, transaction
 
 from audit.models import AuditEvent
-from billing.chargeback import chargeback
 from billing.periods import Period
 from builders.api_callers import Caller, by_token
 from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at
+from builders.chargeback_builders import report_of
 from builders.export_builders import an_export
 from builders.portal_builders import Company, a_company, an_actor
 from exports import requests, running
@@ -95,7 +95,7 @@ def test_a_file_has_its_manifest(company: Company, format_name: str) -> None:
     export = written(requested(finance, format_name))
     assert (export.state, export.progress_permille, export.message) == ("done", 1_000, "")
     content = file_of(export.pk).read_bytes()
-    report = chargeback(actor=finance, period=Period(at(0), at(86_400), LATER))
+    report = report_of(finance, Period(at(0), at(86_400), LATER))
     cost_nano = report.totals.cost_nano
     assert export.manifest == {
         "manifest_version": 1,

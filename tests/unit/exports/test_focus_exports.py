@@ -14,10 +14,10 @@ import pytest
 from django.conf import LazySettings
 from django.db import IntegrityError, transaction
 
-from billing.chargeback import chargeback
 from billing.models import RateCard
 from billing.periods import Period
 from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, terms_of
+from builders.chargeback_builders import report_of
 from builders.portal_builders import Company, a_company, a_pool, a_team, a_user, an_actor
 from exports.files import file_of
 from exports.models import Export, PseudonymKey
@@ -106,7 +106,7 @@ def test_the_checker_finds_no_fault(
 def test_the_sums_are_those_of_the_report(company: Company, tmp_path: Path) -> None:
     finance = finance_of(company)
     rows = rows_of(written(requested(finance), tmp_path))
-    report = chargeback(actor=finance, period=Period(*NOVEMBER, LATER))
+    report = report_of(finance, Period(*NOVEMBER, LATER))
     for name in ("BilledCost", "ListCost", "ContractedCost", "EffectiveCost"):
         total = sum(Decimal(row[name]) for row in rows)
         assert total == Decimal(report.totals.cost_nano).scaleb(-9)

@@ -8,12 +8,12 @@ import pytest
 from django.db import DatabaseError, IntegrityError, transaction
 
 from audit.models import AuditEvent
-from billing.chargeback import chargeback
 from billing.models import UsageSegment
 from billing.periods import Period
 from billing.reconciliation_models import Reconciliation
 from builders.api_callers import by_token
 from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at, record_ended
+from builders.chargeback_builders import report_of
 from builders.period_builders import DECEMBER, DUE, GPU_HOUR, an_empty_closed_month, close
 from builders.portal_builders import Company, a_company, an_actor
 from clusters.models import CapacitySegment
@@ -152,10 +152,8 @@ def test_a_closed_month_stays_and_late_facts_are_corrections_in_the_next(
         (date(2026, 11, 3), 8 * GPU_HOUR, 16_000_000_000)
     ]
     # Original and corrections together are the truth.
-    report = chargeback(
-        actor=fiona,
-        period=Period(DAY, DECEMBER, as_of=DECEMBER),
-        node_path=company.organization.display_path,
+    report = report_of(
+        fiona, Period(DAY, DECEMBER, as_of=DECEMBER), node=company.organization.display_path
     )
     sums = ChargeRow.objects.filter(month=date(2026, 11, 1))
     assert sum(row.mgpu_s for row in sums) == report.totals.mgpu_s

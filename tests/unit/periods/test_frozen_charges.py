@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 from django.db import IntegrityError, transaction
 
-from billing.chargeback import chargeback
 from billing.daily_charges import charges_between
 from billing.metering import UnpaidSpan, record_unpaid
 from billing.models import RateCard, UsageClass
@@ -22,6 +21,7 @@ from builders.billing_builders import (
     record_fault,
     terms_of,
 )
+from builders.chargeback_builders import report_of
 from builders.period_builders import DECEMBER, DUE, GPU_HOUR, close
 from builders.portal_builders import Company, a_company, a_user, an_actor
 from periods.charges import closed_until, frozen_charges
@@ -52,11 +52,7 @@ def fiona(company: Company) -> Actor:
 
 def sums_of(actor: Actor, company: Company, start: datetime, end: datetime) -> tuple[int, int]:
     """Return use and cost of the organization by the report."""
-    report = chargeback(
-        actor=actor,
-        period=Period(start, end, as_of=end),
-        node_path=company.organization.display_path,
-    )
+    report = report_of(actor, Period(start, end, as_of=end), node=company.organization.display_path)
     return report.totals.mgpu_s, report.totals.cost_nano
 
 

@@ -25,17 +25,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from billing.amounts import Amounts
-from billing.chargeback import chargeback
 from billing.charges import charges_of
 from billing.metering import Observed, UnpaidSpan, record_observed, record_unpaid
 from billing.models import PRICED_CLASSES, MeteredAttempt, UsageClass, UsageSegment
 from billing.periods import Period
 from billing.rating import cost_nano
 from builders.billing_builders import LATER, a_metered_attempt, a_rate_card, at
+from builders.chargeback_builders import all_jobs, report_of
 from builders.portal_builders import a_company, a_pool, a_user, an_actor
 from chargeback.buckets import Bucket
 from chargeback.dimensions import Dimension
-from chargeback.reports import Asked, grouped_report
+from chargeback.reports import Asked, Narrowed, grouped_report
 from tenants.access import Actor
 from tenants.roles import Role
 
@@ -142,13 +142,9 @@ def spans(changes: Sequence[tuple[int, int | None]]) -> list[tuple[int, int | No
 
 
 def report(actor: Actor, start: int, end: int) -> Amounts:
-    found = chargeback(actor=actor, period=Period(at(start), at(end), LATER))
+    found = report_of(actor, Period(at(start), at(end), LATER))
     assert found.segments_mgpu_s == found.totals.mgpu_s
     assert sum((row.amounts for row in found.rows), Amounts()) == found.totals
-    assert sum(day.guaranteed_mgpu_s for day in found.days) == found.totals.guaranteed_mgpu_s
-    assert sum(day.borrowed_mgpu_s for day in found.days) == found.totals.borrowed_mgpu_s
-    assert sum(day.unpaid_mgpu_s for day in found.days) == found.totals.unpaid_mgpu_s
-    assert sum(day.fault_mgpu_s for day in found.days) == found.totals.fault_mgpu_s
     return found.totals
 
 
@@ -276,7 +272,7 @@ def test_charges(
 ) -> None:
     """Usage, cost and unpriced usage of any period are as plain arithmetic says, second by
     second; periods that make up a longer one sum to it; teams sum to the segments, and the charges
-    of attempts to the report."""
+    of attempts and the jobs behind the total to the report."""
     try:
         with transaction.atomic():
             prices: Prices = {"guaranteed": guaranteed, "borrowed": borrowed, "unpaid": unpaid}
@@ -284,6 +280,14 @@ def test_charges(
             edges = sorted({0, *cuts, 3 * SECONDS})
             parts = [report(actor, a, b) for a, b in itertools.pairwise(edges)]
             whole = report(actor, 0, 3 * SECONDS)
+            behind = all_jobs(
+                actor,
+                Period(at(0), at(3 * SECONDS), LATER),
+                Narrowed(node_path="ai-company"),
+                page=7,
+            )
+            assert sum(job.mgpu_s for job in behind) == whole.mgpu_s
+            assert sum(job.cost_nano for job in behind) == whole.cost_nano
             total = sum(parts, Amounts())
             for (a, b), part in zip(itertools.pairwise(edges), parts, strict=True):
                 assert charged(actor, a, b) == without_jobs(part), (a, b)

@@ -1,4 +1,4 @@
-"""Capacity of pools in a chargeback report: in use, idle, and the unused part of a guarantee.
+"""The pools whose capacity a reader may see, and the unused part of a guarantee in the others.
 
 Idle time reveals the use of others. So only readers of the whole platform, or of the one
 organization that uses a pool, see the pool's capacity. Readers of an organization that shares a
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from billing.periods import Period
@@ -21,26 +21,6 @@ from quotas.models import Quota, QuotaChange
 from tenants.access import PLATFORM, Actor, visible
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
-
-
-@dataclass(frozen=True, slots=True)
-class PoolCapacity:
-    """Healthy, used and idle capacity of a pool, in milli-GPU-seconds.
-
-    `outside_mgpu_s` is the use by workloads of no team. Idle is the plain difference. It is
-    negative if jobs used GPUs of nodes that no longer counted as healthy.
-    """
-
-    pool: str
-    device: DeviceKind
-    capacity_mgpu_s: int
-    in_use_mgpu_s: int
-    outside_mgpu_s: int = 0
-
-    @property
-    def idle_mgpu_s(self) -> int:
-        """Return the healthy capacity that was not in use."""
-        return self.capacity_mgpu_s - self.in_use_mgpu_s - self.outside_mgpu_s
 
 
 class Withheld(StrEnum):
@@ -107,62 +87,25 @@ def capacity_scope(actor: Actor, pools: Iterable[UUID]) -> CapacityScope:
     )
 
 
-def capacity_of(
-    found: Iterable[Sequence[Any]],
-    pools: Sequence[Pool],
-    scope: CapacityScope,
-    own_mgpu_s: Mapping[str, int],
-) -> tuple[PoolCapacity, ...]:
-    """Return the capacity of each pool that the actor may see, from the rows of a report.
-
-    A pool that others used, with or without a quota, is omitted. `own_mgpu_s` is the report's own
-    usage by pool.
-    """
-    capacity = []
-    for (
-        part,
-        number,
-        _,
-        capacity_mgpu_s,
-        elsewhere_mgpu_s,
-        foreign_mgpu_s,
-        outside_mgpu_s,
-        *_,
-    ) in found:
-        if part == "capacity" and (scope.sees_all or foreign_mgpu_s == 0):
-            pool = pools[number - 1]
-            capacity.append(
-                PoolCapacity(
-                    pool.name,
-                    pool.kind,
-                    int(capacity_mgpu_s),
-                    own_mgpu_s.get(pool.name, 0) + int(elsewhere_mgpu_s),
-                    int(outside_mgpu_s),
-                )
-            )
-    return tuple(sorted(capacity, key=lambda item: item.pool))
-
-
 def withheld_pools(
     pools: Sequence[Pool],
-    shown: Iterable[PoolCapacity],
+    shown: Collection[UUID],
     scope: CapacityScope,
     charged: Sequence[UUID],
     period: Period,
-    used: Iterable[str],
+    used: Collection[UUID],
 ) -> tuple[WithheldPool, ...]:
-    """Return the pools of the report without their capacity, with the reason.
+    """Return the pools whose capacity is not among the `shown`, with the reason.
 
-    These are the pools in which an organization of the report (`charged`) has a quota, or which are
-    among the `used` (names). Two queries at most, none where all capacity is shown.
+    These are the pools in which an organization of the reader (`charged`) has a quota, or which are
+    among the `used`. Two queries at most, none where all capacity is shown.
     """
-    is_shown, is_used = {item.pool for item in shown}, set(used)
     hidden = [
         pool
         for pool in pools
-        if pool.name not in is_shown
+        if pool.pk not in shown
         and not scope.sees_all
-        and (pool.name in is_used or scope.users.get(pool.pk, frozenset()) & set(charged))
+        and (pool.pk in used or scope.users.get(pool.pk, frozenset()) & set(charged))
     ]
     if not hidden:
         return ()

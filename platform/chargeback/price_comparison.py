@@ -10,12 +10,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from billing.amounts import Amounts
-from billing.chargeback import Row, chargeback
 from billing.class_prices import ClassPrice, class_prices
 from billing.dating import Rule
 from billing.models import PRICED_CLASSES, ExtraCharge, PoolTerms, PriceMode, RateCard, UsageClass
 from billing.periods import Period, last_month
 from billing.pricing import time_zone_of, visible_cards
+from chargeback.dimensions import Dimension
+from chargeback.reports import Asked, GroupRow, Narrowed, grouped_report
 from clusters.models import Pool
 from primitives.errors import NotFound
 from primitives.units import DeviceKind
@@ -121,9 +122,16 @@ def compare_prices(
     is_whole = actor.holds(Permission.VIEW_COSTS, organization.path)
     below = organization.display_path if is_whole else None
 
-    def report(priced_at: datetime | None) -> list[Row]:
-        found = chargeback(actor=actor, period=period, node_path=below, priced_at=priced_at)
-        return [row for row in found.team_rows if row.node.organization_id == organization.pk]
+    def report(priced_at: datetime | None) -> list[GroupRow]:
+        found = grouped_report(
+            actor=actor,
+            by=[Dimension.TEAM, Dimension.POOL],
+            asked=Asked(period.start, period.end, period.as_of),
+            narrowed=Narrowed(node_path=below),
+            priced_at=priced_at,
+            now=now,
+        )
+        return [row for row in found.rows if row.keys[0].split("/")[0] == organization.display_path]
 
     charged, at_first, at_second = (report(moment) for moment in (None, first, second))
     totals = [_total(rows) for rows in (charged, at_first, at_second)]
@@ -143,12 +151,12 @@ def compare_prices(
     )
 
 
-Moment = tuple[datetime, list[Row]]
+Moment = tuple[datetime, list[GroupRow]]
 
 
 def _pairs(card: RateCard, first: Moment, second: Moment) -> Iterator[PricePair]:
     pools = {rule.pool.name: rule.pool for rule in (*card.lines.all(), *card.terms.all())}
-    used = {row.pool for row in (*first[1], *second[1])} - pools.keys()
+    used = {_pool(row) for row in (*first[1], *second[1])} - pools.keys()
     pools.update({pool.name: pool for pool in Pool.objects.filter(name__in=used)})
     for name, pool in sorted(pools.items()):
         sides = [_Side.at(card, name, *moment) for moment in (first, second)]
@@ -166,13 +174,13 @@ class _Side(NamedTuple):
     amounts: Amounts
 
     @classmethod
-    def at(cls, card: RateCard, pool: str, moment: datetime, rows: Iterable[Row]) -> _Side:
+    def at(cls, card: RateCard, pool: str, moment: datetime, rows: Iterable[GroupRow]) -> _Side:
         terms = next(iter(_applying(card.terms.all(), pool, moment)), PoolTerms())
         listed = {
             UsageClass(line.usage_class): line.price_nano
             for line in _applying(card.lines.all(), pool, moment)
         }
-        amounts = _total(row for row in rows if row.pool == pool)
+        amounts = _total(row for row in rows if _pool(row) == pool)
         return cls(PriceMode(terms.mode), class_prices(listed, terms), amounts)
 
     def of(self, usage_class: UsageClass | ExtraCharge) -> tuple[int, PriceAt]:
@@ -210,10 +218,10 @@ def _applying(rules: Iterable[Rule], pool: str, moment: datetime) -> list[Rule]:
     ]
 
 
-def _teams(at_first: list[Row], at_second: list[Row]) -> Iterator[TeamPair]:
+def _teams(at_first: list[GroupRow], at_second: list[GroupRow]) -> Iterator[TeamPair]:
     """Yield the teams, those whose cost changes most first."""
     sides = [
-        {team: _total(some) for team, some in groupby(rows, lambda row: row.node.display_path)}
+        {team: _total(some) for team, some in groupby(rows, lambda row: row.keys[0])}
         for rows in (at_first, at_second)
     ]
     pairs = []
@@ -233,7 +241,12 @@ def _teams(at_first: list[Row], at_second: list[Row]) -> Iterator[TeamPair]:
     )
 
 
-def _total(rows: Iterable[Row]) -> Amounts:
+def _pool(row: GroupRow) -> str:
+    _, pool = row.keys
+    return pool
+
+
+def _total(rows: Iterable[GroupRow]) -> Amounts:
     return sum((row.amounts for row in rows), Amounts())
 
 
