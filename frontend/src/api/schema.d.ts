@@ -2430,10 +2430,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get usage and cost of a period
-         * @description Covers everything below `organization` or `team`, or else all nodes whose costs the caller may see. CSV has one line per team, pool and usage class.
+         * Get usage and cost of a period by one or two dimensions
+         * @description Covers everything below `node`, or else all nodes whose costs the caller may see. Days, weeks and months are those of the organization's time zone. With the same `as_of`, a report and the jobs behind it agree exactly.
          */
-        get: operations["get_chargeback_report"];
+        get: operations["get_chargeback"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2442,7 +2442,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/reports/chargeback/groups": {
+    "/api/v1/reports/chargeback/closed-months": {
         parameters: {
             query?: never;
             header?: never;
@@ -2450,10 +2450,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get usage and cost of a period by one or two dimensions
-         * @description Covers everything below `node`, or else all nodes whose costs the caller may see. Days, weeks and months are those of the organization's time zone.
+         * Compare the report of closed months with their charges, statements and ledger
+         * @description Of the organizations whose costs the caller sees completely. It has the months inside of the period, the latest first, at most 24.
          */
-        get: operations["get_chargeback_groups"];
+        get: operations["check_closed_months"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2491,7 +2491,7 @@ export interface paths {
         };
         /**
          * List the jobs behind a number of the report
-         * @description Largest first. All pages use the time of the first page, so together they sum to the number.
+         * @description Use first, the largest first, then commitments and top-ups. All pages use the time of the first page, so together they sum to the number. CSV has all of them, at most 10,000.
          */
         get: operations["list_chargeback_jobs"];
         put?: never;
@@ -3897,13 +3897,14 @@ export interface components {
          *     * `cluster` - cluster
          *     * `usage_class` - usage_class
          *     * `priority_class` - priority_class
+         *     * `job_type` - job_type
          *     * `hour` - hour
          *     * `day` - day
          *     * `week` - week
          *     * `month` - month
          * @enum {string}
          */
-        ByEnum: "organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "hour" | "day" | "week" | "month";
+        ByEnum: "organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "job_type" | "hour" | "day" | "week" | "month";
         /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
@@ -3969,24 +3970,11 @@ export interface components {
             rows_mgpu_s: number;
             segments_mgpu_s: number;
         };
-        /** @description Usage of a pool on one day, UTC. */
-        ChargebackDay: {
-            borrowed_mgpu_s: number;
-            /** Format: date */
-            day: string;
-            /**
-             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
-             *
-             *     * `gpu` - gpu
-             *     * `cpu` - cpu
-             */
-            device: components["schemas"]["DeviceEnum"];
-            fault_mgpu_s: number;
-            guaranteed_mgpu_s: number;
-            pool: string;
-            unpaid_mgpu_s: number;
-        };
-        /** @description Usage of one job in one usage class in the period, over `attempts` attempts. */
+        /**
+         * @description Use of a job in one usage class in the period, over `attempts` attempts, or its top-ups.
+         *
+         *     A commitment has no job. Charges beside use have a cost, and no use.
+         */
         ChargebackJob: {
             attempts: number;
             cost_nano: number;
@@ -3999,8 +3987,11 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /** @description Reasons of use in the class fault; empty for other classes */
             faults: components["schemas"]["FaultsEnum"][];
-            /** Format: uuid */
-            job: string;
+            /**
+             * Format: uuid
+             * @description null: a commitment
+             */
+            job: string | null;
             mgpu_s: number;
             name: string;
             pool: string;
@@ -4016,100 +4007,15 @@ export interface components {
             next: string | null;
         };
         /**
-         * @description * `guaranteed` - Guaranteed
-         *     * `borrowed` - Borrowed
-         *     * `unpaid` - Unpaid
-         *     * `fault` - Fault
+         * @description * `guaranteed` - guaranteed
+         *     * `borrowed` - borrowed
+         *     * `unpaid` - unpaid
+         *     * `fault` - fault
+         *     * `commitment` - commitment
+         *     * `top_up` - top_up
          * @enum {string}
          */
-        ChargebackJobUsageClassEnum: "guaranteed" | "borrowed" | "unpaid" | "fault";
-        /**
-         * @description Usage and cost from `start` to `end`.
-         *
-         *     Use that has not ended counts until `end` or `as_of`, whichever is earlier.
-         */
-        ChargebackReport: {
-            /** Format: date-time */
-            as_of: string;
-            /** @description The totals by currency; at least one item. A row belongs to the item that lists its organization */
-            by_currency: components["schemas"]["CurrencySums"][];
-            /** @description Only pools whose capacity reveals nothing about other organizations' use */
-            capacity: components["schemas"]["PoolCapacity"][];
-            /** @description The other pools of the report, and why their capacity is hidden */
-            capacity_withheld: components["schemas"]["WithheldPool"][];
-            check: components["schemas"]["ChargebackCheck"];
-            /** @description Prices that were added after they had applied in the period. Empty with `priced_at` */
-            corrections: components["schemas"]["Correction"][];
-            /** @description ISO 4217; null if no rate card applies, or there are several: see `by_currency` */
-            currency: string | null;
-            days: components["schemas"]["ChargebackDay"][];
-            /** Format: date-time */
-            end: string;
-            /**
-             * Format: date-time
-             * @description Costs are not what was charged, but what the use would cost at the prices of this moment. null: as charged
-             */
-            priced_at: string | null;
-            rows: components["schemas"]["ChargebackRow"][];
-            /** Format: date-time */
-            start: string;
-            /** @description Sum over all pools. `totals_by_device` has separate times for cores and GPUs. Each job counts once, even if it ran in several pools */
-            totals: components["schemas"]["ReportTotals"];
-            /** @description One item for each kind of devices in use. They sum to `totals`, except for jobs that ran on several kinds, which count once there */
-            totals_by_device: components["schemas"]["ReportDeviceTotals"][];
-        };
-        /**
-         * @description Usage of a pool by a node.
-         *
-         *     An organization or department includes its whole subtree. So add up only the rows of teams, or
-         *     use the totals.
-         */
-        ChargebackRow: {
-            borrowed_cost_nano: number;
-            /** @description Above the guarantee, and paid by credits where the credit bank is on */
-            borrowed_mgpu_s: number;
-            commitment_cost_nano: number;
-            /** @description Guarantee of pools that bill commitments, used or not. It is no usage */
-            commitment_mgpu_s: number;
-            /** @description Billed cost: of all classes, commitments and top-ups */
-            cost_nano: number;
-            /** @description ISO 4217; null if the organization has no rate card */
-            currency: string | null;
-            /**
-             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
-             *
-             *     * `gpu` - gpu
-             *     * `cpu` - cpu
-             */
-            device: components["schemas"]["DeviceEnum"];
-            /** @description Lost by a fault of the cluster or an early preemption; costs nothing */
-            fault_mgpu_s: number;
-            guaranteed_cost_nano: number;
-            /** @description Inside the guarantee */
-            guaranteed_mgpu_s: number;
-            jobs: number;
-            /** @description Path of the node */
-            node: string;
-            node_kind: components["schemas"]["ChargebackRowNodeKindEnum"];
-            pool: string;
-            /** @description Cost that showback reports. It is not billed, and in no other cost */
-            showback_nano: number;
-            top_up_cost_nano: number;
-            /** @description Rest of minimums and increments at the ends of attempts. It is no usage */
-            top_up_mgpu_s: number;
-            unpaid_cost_nano: number;
-            /** @description Above the guarantee, without credits */
-            unpaid_mgpu_s: number;
-            /** @description Part of the usage without a price, which costs 0 */
-            unpriced_mgpu_s: number;
-        };
-        /**
-         * @description * `organization` - Organization
-         *     * `department` - Department
-         *     * `team` - Team
-         * @enum {string}
-         */
-        ChargebackRowNodeKindEnum: "organization" | "department" | "team";
+        ChargebackJobUsageClassEnum: "guaranteed" | "borrowed" | "unpaid" | "fault" | "commitment" | "top_up";
         /** @description The last known checkpoint of an attempt. */
         Checkpoint: {
             attempt: number;
@@ -4125,6 +4031,10 @@ export interface components {
             at?: string;
             /** @description Must be the attempt that runs now, which is also the default */
             attempt?: number;
+        };
+        /** @description Closed months inside of a period, the latest first, at most 24. */
+        ClosedMonths: {
+            months: components["schemas"]["MonthCheck"][];
         };
         /** @description A cluster, as last seen. */
         Cluster: {
@@ -5379,7 +5289,7 @@ export interface components {
             /** @description Inside the guarantee */
             guaranteed_mgpu_s: number;
             jobs: number;
-            /** @description The names of the group, by dimension. The department is empty for a team right below the organization */
+            /** @description The names of the group, by dimension. The department is empty for a team right below the organization. A department ends in ' (part)' if the row has only a part of it */
             keys: {
                 [key: string]: string;
             };
@@ -5436,11 +5346,14 @@ export interface components {
             /** Format: date-time */
             end: string;
             pools: components["schemas"]["IdlePool"][];
+            /** @description Empty without a share-out */
             rows: components["schemas"]["IdleRow"][];
             share: components["schemas"]["ShareEnum"];
             /** Format: date-time */
             start: string;
             time_zone: string;
+            /** @description The other pools of the caller, and why their capacity is hidden */
+            withheld: components["schemas"]["WithheldPool"][];
         };
         /** @description The healthy capacity of a pool. Capacity + over = in use + outside + idle + spare. */
         IdlePool: {
@@ -6423,6 +6336,38 @@ export interface components {
          * @enum {string}
          */
         MeasureEnum: "gpu_hours" | "credits" | "money";
+        /** @description A closed month of an organization, in nano-currency. */
+        MonthCheck: {
+            /** @description Reason of a difference, and what to do; empty without one */
+            advice: string;
+            /** @description Use in the charges and their corrections */
+            billed_mgpu_s: number;
+            /** @description Charges of the closed month, which stay */
+            billed_nano: number;
+            /** Format: date-time */
+            closed_at: string;
+            /** @description Corrections of the month in later closed months */
+            corrections_nano: number;
+            /** @description ISO 4217; empty without a rate card */
+            currency: string;
+            /** @description Report less charges and corrections */
+            difference_nano: number;
+            is_as_billed: boolean;
+            /** @description Whether the ledger has the statements */
+            is_posted: boolean;
+            /** @description The same in the ledger of money */
+            ledger_nano: number | null;
+            /** @description 2026-11 */
+            month: string;
+            /** @description Slug */
+            organization: string;
+            /** @description Use by the segments of today */
+            report_mgpu_s: number;
+            /** @description Cost by the segments of today */
+            report_nano: number;
+            /** @description All statements less credit notes; null without statements */
+            statements_nano: number | null;
+        };
         /** @description The costs of two periods, and the parts of their difference, in nano-currency. */
         Move: {
             after_nano: number;
@@ -6508,7 +6453,7 @@ export interface components {
             path: string;
             slug: string;
         };
-        /** @description The change of costs since the period before. A moved team is ended there and new here. */
+        /** @description The change of costs since the period before. A team that moved in the tree stays one team. */
         Moves: {
             after: components["schemas"]["Span"];
             /** Format: date-time */
@@ -7204,23 +7149,6 @@ export interface components {
             name: string;
             /** @description Worth of one device relative to the reference GPU, per mille */
             weight: number;
-        };
-        /** @description Healthy capacity of a pool, its use by all organizations, and the difference. */
-        PoolCapacity: {
-            capacity_mgpu_s: number;
-            /**
-             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
-             *
-             *     * `gpu` - gpu
-             *     * `cpu` - cpu
-             */
-            device: components["schemas"]["DeviceEnum"];
-            /** @description Negative if jobs used GPUs of nodes that no longer counted as healthy */
-            idle_mgpu_s: number;
-            in_use_mgpu_s: number;
-            /** @description Used by workloads of no team: neither in use nor idle */
-            outside_mgpu_s: number;
-            pool: string;
         };
         /** @description A new pool. Clusters report their nodes under its name. */
         PoolCreateRequest: {
@@ -8885,7 +8813,7 @@ export interface components {
             new_nano: number;
             /** @description Use of the second period, at its prices less those of the first */
             price_nano: number;
-            /** @description Path of the team at the time of use */
+            /** @description Latest path of the team in both periods */
             team: string;
             /** @description Another mix of usage classes */
             usage_class_nano: number;
@@ -18392,88 +18320,20 @@ export interface operations {
             };
         };
     };
-    get_chargeback_report: {
-        parameters: {
-            query: {
-                /** @description Count running jobs until this time. Default: now. With the same as_of, a report and the jobs behind it agree exactly. */
-                as_of?: string;
-                /** @description End, excluded; at most 400 days after start */
-                end: string;
-                format?: "csv" | "json";
-                /** @description department: includes organizations and departments, parents first */
-                group_by?: "department" | "team";
-                /** @description Only this organization, by its slug */
-                organization?: string;
-                /** @description Only this pool */
-                pool?: string;
-                /** @description What the period would cost at the prices of this moment. The answer says so in `priced_at`, and a CSV in a column and in its file name. Default: as charged */
-                priced_at?: string;
-                /** @description Start, with an offset */
-                start: string;
-                /** @description Only the node with this path, and below it */
-                team?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ChargebackReport"];
-                    "text/csv": string;
-                };
-            };
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    get_chargeback_groups: {
+    get_chargeback: {
         parameters: {
             query?: {
                 /** @description Count running jobs until this time. Default: now */
                 as_of?: string;
                 /** @description One or two dimensions, at most one of them of time */
-                by?: ("organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "hour" | "day" | "week" | "month")[];
+                by?: ("organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "job_type" | "hour" | "day" | "week" | "month")[];
                 /** @description Only use of this cluster */
                 cluster?: string;
                 /** @description End, excluded; at most 400 days after start */
                 end?: string;
                 format?: "csv" | "json";
+                /** @description Only use of jobs of this type */
+                job_type?: string;
                 /** @description Only the node with this path, and below it */
                 node?: string;
                 /** @description Only this pool */
@@ -18484,8 +18344,8 @@ export interface operations {
                 priority_class?: string;
                 /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
                 start?: string;
-                /** @description Only this usage class */
-                usage_class?: "borrowed" | "fault" | "guaranteed" | "unpaid";
+                /** @description Only this usage class, or this charge beside use */
+                usage_class?: "borrowed" | "commitment" | "fault" | "guaranteed" | "top_up" | "unpaid";
                 /** @description Only use of this username */
                 user?: string;
             };
@@ -18529,6 +18389,58 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check_closed_months: {
+        parameters: {
+            query?: {
+                /** @description Count running jobs until this time. Default: now */
+                as_of?: string;
+                /** @description End, excluded; at most 400 days after start */
+                end?: string;
+                /** @description Only this pool */
+                pool?: string;
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
+                start?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClosedMonths"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18611,6 +18523,9 @@ export interface operations {
                 cursor?: string;
                 /** @description End, excluded; at most 400 days after start */
                 end?: string;
+                format?: "csv" | "json";
+                /** @description Only use of jobs of this type */
+                job_type?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Path of the row's node */
@@ -18621,8 +18536,8 @@ export interface operations {
                 priority_class?: string;
                 /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
                 start?: string;
-                /** @description Only this usage class */
-                usage_class?: "borrowed" | "fault" | "guaranteed" | "unpaid";
+                /** @description Only this usage class, or this charge beside use */
+                usage_class?: "borrowed" | "commitment" | "fault" | "guaranteed" | "top_up" | "unpaid";
                 /** @description Only use of this username */
                 user?: string;
             };
@@ -18638,6 +18553,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ChargebackJobPage"];
+                    "text/csv": string;
                 };
             };
             400: {
@@ -18683,6 +18599,8 @@ export interface operations {
                 cluster?: string;
                 /** @description End, excluded; at most 400 days after start */
                 end?: string;
+                /** @description Only use of jobs of this type */
+                job_type?: string;
                 /** @description Only the node with this path, and below it */
                 node?: string;
                 /** @description Only this pool */
@@ -18691,8 +18609,8 @@ export interface operations {
                 priority_class?: string;
                 /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
                 start?: string;
-                /** @description Only this usage class */
-                usage_class?: "borrowed" | "fault" | "guaranteed" | "unpaid";
+                /** @description Only this usage class, or this charge beside use */
+                usage_class?: "borrowed" | "commitment" | "fault" | "guaranteed" | "top_up" | "unpaid";
                 /** @description Only use of this username */
                 user?: string;
             };
