@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import RangeBoundary, RangeOperators
-from django.contrib.postgres.indexes import GistIndex
+from django.contrib.postgres.indexes import BrinIndex, GistIndex
 from django.db import models
 from django.db.models import F, Func, Q
 from uuid_utils.compat import uuid7
@@ -182,6 +182,8 @@ class MeterEvent(models.Model):
                 name="meter_size_has_an_amount",
             ),
         ]
+        # Each closing of a month asks for the facts that came since the last one.
+        indexes = [BrinIndex(fields=["recorded_at"], name="meter_event_by_recording")]
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.attempt_id}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -19,7 +21,7 @@ from periods.code_book import CodeBook
 from periods.models import BillingPeriod, ChargeRow
 from periods.months import Month, month_of
 
-#: The most closed months before a month whose late facts become corrections in it.
+#: The closed months before a month that are always rated anew. Older ones are where a fact is late.
 CORRECTED_MONTHS_MAX = 12
 #: Rows that are in memory at once, beside those of a day.
 BATCH_ROWS = 5_000
@@ -42,20 +44,22 @@ def charges_of(month: Month, organization_id: UUID) -> Iterator[DayCharge]:
         yield from _sorted(False, month, days[span], found)
 
 
-def corrections_of(closed: Iterable[BillingPeriod], organization_id: UUID) -> Iterator[DayCharge]:
-    """Yield what the charges of closed months lack by now, with the sign of the change.
+def corrections_of(months: Iterable[Month], organization_id: UUID) -> Iterator[DayCharge]:
+    """Yield what the charges of past months lack by now, with the sign of the change.
 
-    Corrections in later months count as charged.
+    Corrections in later months count as charged. The charges of a day are in memory at once.
     """
-    for period in closed:
-        month = month_of(period)
+    for month in months:
+        frozen = _frozen(organization_id, month)
+        known = next(frozen, None)
         days = {(start, end): day for day, start, end in month.days()}
         for span, fresh in charges_in(days, organization_id):
-            day = days[span]
-            frozen = _frozen(organization_id, month, day)
+            day, charged = days[span], dict[ChargedUse, Charged]()
+            if known is not None and known[0] == day:
+                charged, known = known[1], next(frozen, None)
             changes: dict[ChargedUse, Charged] = {}
-            for use in fresh.keys() | frozen.keys():
-                now, was = fresh.get(use, _NOTHING), frozen.get(use, _NOTHING)
+            for use in fresh.keys() | charged.keys():
+                now, was = fresh.get(use, _NOTHING), charged.get(use, _NOTHING)
                 change = Charged(*(after - before for after, before in zip(now, was, strict=True)))
                 if any(change):
                     changes[use] = change
@@ -72,17 +76,19 @@ def _sorted(
         yield DayCharge(is_correction, month.first, day, use, found[use])
 
 
-def _frozen(organization_id: UUID, month: Month, day: date) -> Mapping[ChargedUse, Charged]:
-    """Return what closed months charge for the use on a day of one of them."""
-    sums: dict[ChargedUse, Charged] = defaultdict(lambda: _NOTHING)
-    rows = ChargeRow.objects.filter(
-        period__organization=organization_id, month=month.first, day=day
-    )
-    for values in rows.values_list(*ChargedUse._fields, *Charged._fields):
-        use = ChargedUse(*values[: len(ChargedUse._fields)])
-        amounts = values[len(ChargedUse._fields) :]
-        sums[use] = Charged(*(one + more for one, more in zip(sums[use], amounts, strict=True)))
-    return sums
+def _frozen(
+    organization_id: UUID, month: Month
+) -> Iterator[tuple[date, dict[ChargedUse, Charged]]]:
+    """Yield each day of a month with what closed months charge for its use. One query."""
+    rows = ChargeRow.objects.filter(period__organization=organization_id, month=month.first)
+    values = rows.order_by("day").values_list("day", *ChargedUse._fields, *Charged._fields)
+    for day, found in groupby(values.iterator(chunk_size=BATCH_ROWS), key=itemgetter(0)):
+        sums: dict[ChargedUse, Charged] = defaultdict(lambda: _NOTHING)
+        for _, *fields in found:
+            use = ChargedUse(*fields[: len(ChargedUse._fields)])
+            amounts = fields[len(ChargedUse._fields) :]
+            sums[use] = Charged(*(one + more for one, more in zip(sums[use], amounts, strict=True)))
+        yield day, sums
 
 
 def rows_of(

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import chain, islice
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.db import transaction
 from django.db.models import Min
@@ -15,6 +16,7 @@ from adjustments.adjusting import adjustments_in, first_adjusted_month
 from audit.recording import record
 from bank.settling import zone_of
 from billing.confirmations import UnconfirmedDay, unconfirmed_days
+from billing.late_facts import first_late_use
 from billing.models import RateCard, UsageSegment
 from live.publishing import COSTS, publish
 from periods.charges import (
@@ -37,6 +39,8 @@ from webapi.middleware import current_request_id
 
 #: Time after the end of a month in which late facts still change it.
 GRACE = timedelta(hours=72)
+#: Time before a closing in which a fact may have been recorded and not yet committed.
+LATE_COMMIT = timedelta(hours=1)
 #: The most months that a list shows, the latest.
 MONTHS_MAX = 24
 #: The most unconfirmed days that a month names.
@@ -128,13 +132,12 @@ def close_month(
             closed_by=actor.user.login,
             reason=reason if view.unconfirmed else "",
         )
-        earlier = BillingPeriod.objects.filter(organization=organization).order_by("-start")
-        corrected = list(reversed(earlier[:CORRECTED_MONTHS_MAX]))
+        corrected = _corrected_months(organization)
         charges = chain(
             charges_of(view.month, organization.pk),
             corrections_of(corrected, organization.pk),
         )
-        first = corrected[0].month if corrected else period.month
+        first = corrected[0].first if corrected else period.month
         book = code_book([organization.pk], first, period.month)
         digest = PeriodDigest(period)
         # The rows come first: the database accepts none for a period that exists.
@@ -158,6 +161,28 @@ def close_month(
         )
         publish("reports", organization_id=organization.pk, audience=COSTS)
     return period
+
+
+def _corrected_months(organization: Node) -> list[Month]:
+    """Return the months that a closing rates anew, in their order.
+
+    They are the last 12 closed ones, and all since the earliest use with news since the last
+    closing. So use before the first closed month is charged, too.
+    """
+    closed = list(BillingPeriod.objects.filter(organization=organization).order_by("start"))
+    if not closed:
+        return []
+    recent = closed[-CORRECTED_MONTHS_MAX:]
+    late = first_late_use(organization.pk, closed[-1].closed_at - LATE_COMMIT, recent[0].start)
+    if late is None:
+        return [month_of(period) for period in recent]
+    months = [month_of(period) for period in closed if period.end > late]
+    zone = ZoneInfo(closed[0].time_zone)
+    first, before = late.astimezone(zone).date().replace(day=1), list[Month]()
+    while first < closed[0].month:
+        before.append(month_in(first, zone))
+        first = next_month(first)
+    return before + months
 
 
 def _check(view: MonthView, reason: str, now: datetime) -> None:

@@ -12,7 +12,14 @@ from billing.models import UsageSegment
 from billing.periods import Period
 from billing.reconciliation_models import Reconciliation
 from builders.api_callers import by_token
-from builders.billing_builders import DAY, a_metered_attempt, a_rate_card, at, record_ended
+from builders.billing_builders import (
+    DAY,
+    a_metered_attempt,
+    a_rate_card,
+    at,
+    record_ended,
+    record_fault,
+)
 from builders.chargeback_builders import report_of
 from builders.period_builders import DECEMBER, DUE, GPU_HOUR, an_empty_closed_month, close
 from builders.portal_builders import Company, a_company, an_actor
@@ -288,3 +295,41 @@ def test_a_month_older_than_the_list_is_found(
     for period in (old, new):
         name = f"{period.month:%Y-%m}"
         assert one_month(company.organization, name, now=now).period == period
+
+
+def test_use_before_the_first_closed_month_is_a_correction(company: Company, fiona: Actor) -> None:
+    """The meter learns of use in October after November was closed as the first month.
+
+    Planted: only closed months rated anew."""
+    a_metered_attempt(company.nlp)
+    close(company, fiona, "2026-11", "known")
+    day = 86_400
+    told = DUE + timedelta(days=1)
+    a_metered_attempt(company.vision, -10 * day, -10 * day + 3_600, now=told)
+    december = close(company, fiona, "2026-12", "known", DUE + timedelta(days=31))
+    (row,) = december.rows.all()
+    assert (row.is_correction, row.month, row.day, row.team_path, row.mgpu_s) == (
+        *(True, date(2026, 10, 1), date(2026, 10, 22), "ai-company/research/vision"),
+        8 * GPU_HOUR,
+    )
+    january = close(company, fiona, "2027-01", "known", DUE + timedelta(days=62))
+    assert january.row_count == 0
+
+
+def test_late_facts_of_months_beyond_the_last_twelve_are_corrections(
+    company: Company, fiona: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound is for months without news. Planted: the months cut at the bound."""
+    monkeypatch.setattr(closing, "CORRECTED_MONTHS_MAX", 1)
+    attempt = a_metered_attempt(company.nlp)
+    close(company, fiona, "2026-11", "known")
+    in_january = DUE + timedelta(days=31)
+    close(company, fiona, "2026-12", "known", in_january)
+    record_fault(attempt.pk, at(0), in_january + timedelta(days=1), "node_failed")
+    january = close(company, fiona, "2027-01", "known", DUE + timedelta(days=62))
+    assert [
+        (row.month, row.usage_class, row.mgpu_s) for row in january.rows.order_by("number")
+    ] == [
+        (date(2026, 11, 1), "fault", 8 * GPU_HOUR),
+        (date(2026, 11, 1), "guaranteed", -8 * GPU_HOUR),
+    ]
