@@ -8,7 +8,8 @@ import pytest
 from django.db import DatabaseError, IntegrityError, transaction
 
 from audit.models import AuditEvent
-from builders.billing_builders import a_metered_attempt, a_rate_card, record_fault
+from billing.models import RateCard
+from builders.billing_builders import a_metered_attempt, a_rate_card, record_fault, terms_of
 from builders.period_builders import DUE, GPU_HOUR, close
 from builders.portal_builders import Company, a_company, a_team, an_actor
 from ledger.accounts import find_account
@@ -290,3 +291,32 @@ def test_the_bound_of_lines(
     a_closed_month(company, fiona)
     with pytest.raises(Conflict, match="3 lines are too many; at most 2"):
         issue(company, fiona)
+
+
+def test_commitments_and_top_ups_are_lines_and_showback_is_none(
+    company: Company, fiona: Actor
+) -> None:
+    """A commitment of a day, a minimum of two hours on the next, and a day of showback.
+
+    Use that the commitment pays is in the line of its class, at no cost. A team with showback alone
+    gets no statement. Planted: showback billed as lines that cost nothing."""
+    card, day = RateCard.objects.get(), 24 * HOUR
+    terms_of(card, "commitment", start=0, end=day)
+    terms_of(card, "pay_per_use", start=day, end=2 * day, minimum_s=2 * HOUR)
+    terms_of(card, "showback", start=2 * day)
+    for number in range(3):
+        a_metered_attempt(company.nlp, number * day, number * day + HOUR, mgpu=1_000)
+    a_metered_attempt(a_team(company.organization, "lab"), 2 * day, 2 * day + HOUR, mgpu=1_000)
+    close(company, fiona, "2026-11", "known")
+    issued = {one.unit_path: one for one in issue(company, fiona, unit=Unit.TEAM)}
+    assert {path: one.total_cents for path, one in issued.items()} == {
+        "ai-company/production/inference": 76_800,
+        "ai-company/research/nlp": 38_800,
+        "ai-company/research/vision": 38_400,
+    }
+    lines = issued["ai-company/research/nlp"].lines.order_by("number")
+    assert [(line.usage_class, line.mgpu_s // GPU_HOUR, line.amount_cents) for line in lines] == [
+        ("commitment", 8 * 24, 38_400),
+        ("guaranteed", 2, 200),
+        ("top_up", 1, 200),
+    ]
