@@ -106,7 +106,7 @@ describe("a report of cores and GPUs", () => {
     expect(within(table).getAllByRole("columnheader").map((head) => head.textContent)).toContain("Guaranteed GPU-h ↕");
     expect(screen.getByText(/had no price/)).toHaveTextContent("▲ 1.00 core-h had no price");
     for (const hours of ["GPU-hours", "Core-hours"]) expect(screen.getByText(`${hours} borrowed`)).toBeInTheDocument();
-    await user.click(screen.getByRole("radio", { name: "Core-hours" }));
+    await user.click(await screen.findByRole("radio", { name: "Core-hours" }));
     expect(screen.getByRole("img", { name: /^Core-hours by team and day: ai-company\/exploration\/sandbox\./ })).toBeInTheDocument();
   });
 
