@@ -448,7 +448,7 @@ def budget_sentence(budget: BudgetSubject, numbers: Mapping[str, int]) -> str:
     again = f"It has room again at {moment:%Y-%m-%d %H:%M} UTC at the latest."
     called = f"Budget {budget.name} of {budget.path}"
     if budget.shortage is Shortage.USED_UP:
-        return f"{called} is used up. {again}"
+        return f"{called} is used up, or held by running jobs until they end. {again}"
     if budget.shortage is Shortage.LIMIT_TOO_SMALL:
         return (
             f"{called} is smaller than what this job may use. Give the job a time limit, a shorter "

@@ -330,8 +330,15 @@ def _capped(plan: Mapping[str, Any]) -> str | None:
     cap_nano, after_s = plan["job"].get("cost_cap_nano"), plan.get("cost_cap_after_s")
     if cap_nano is None:
         return None
-    when = "" if after_s is None else f", reached after {duration(after_s)} at present prices"
-    return f"{money(cap_nano)}{when}"
+    if after_s is None:
+        return money(cap_nano)
+    limit_s = plan["job"]["time_limit_s"]
+    if limit_s is not None and after_s >= limit_s:
+        return f"{money(cap_nano)}, not reached within its time limit at present prices"
+    return (
+        f"{money(cap_nano)}, reached after {duration(after_s)} at present prices; the grace after "
+        "it is charged, too"
+    )
 
 
 def _left_after(budget: Mapping[str, Any], job: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Kpi } from "../ui/Kpi";
 import { useNowMs } from "../ui/now";
+import { useNowMs } from "../ui/now";
 import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
@@ -154,6 +155,7 @@ function OfTeam({
 
 function Lead({ credits, mine, pool }: { credits: PoolCredits; mine: TeamCredits | undefined; pool: Pool }) {
   const dayUgpuS = dayOfGuarantee(mine, pool);
+  const now = useNowMs();
   return (
     <>
       Pool {pool.name}
@@ -163,7 +165,7 @@ function Lead({ credits, mine, pool }: { credits: PoolCredits; mine: TeamCredits
         "not settled yet"
       ) : (
         <>
-          {Date.parse(credits.settled_until) > Date.now() ? "nothing settled yet; use is settled from" : "settled until"}{" "}
+          {Date.parse(credits.settled_until) > now ? "nothing settled yet; use is settled from" : "settled until"}{" "}
           <Time at={credits.settled_until} show="exact" />
         </>
       )}

@@ -15,6 +15,12 @@ import { deviceTime, formatDuration, formatGpuCount, formatGpuHours, formatGpus,
 /** The plan of a job; of a schedule, that of a run, and when the next ones are due. */
 export type SubmissionPlan = JobPlan & { schedule?: SchedulePlan };
 
+/** When a cost cap is reached. The grace after it is charged, too. */
+function capWords(afterS: number, limitS: number | null): string {
+  if (limitS !== null && afterS >= limitS) return ", not reached within its time limit at present prices";
+  return `, reached after ${formatDuration(afterS)} at present prices; the grace after it is charged, too`;
+}
+
 /** What would happen if this were submitted now. A feasibility check, not a reservation. */
 export function PlanPanel({ plan, hasRequest }: { plan: UseQueryResult<SubmissionPlan>; hasRequest: boolean }) {
   return (
@@ -114,7 +120,7 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
           {job.cost_cap_nano !== null && plan.currency !== null && (
             <Fact name="Cost cap">
               {formatMoney(job.cost_cap_nano, plan.currency)}
-              {plan.cost_cap_after_s !== null && `, reached after ${formatDuration(plan.cost_cap_after_s)} at present prices`}
+              {plan.cost_cap_after_s !== null && capWords(plan.cost_cap_after_s, job.time_limit_s)}
               {each}
             </Fact>
           )}

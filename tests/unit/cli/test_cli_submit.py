@@ -504,12 +504,22 @@ def test_a_plan_says_what_is_not_billed(server: Server) -> None:
 def test_a_cost_cap_is_sent_in_nano_and_its_time_is_told(server: Server) -> None:
     """Against: whole units sent."""
     job = {**PLAN["job"], "cost_cap_nano": 12_500_000_000}
+    job["time_limit_s"] = None
     server.routes["POST jobs"] = {**PLAN, "job": job, "cost_cap_after_s": 11_250}
     words = ("submit", "--team", TEAM, "--gpus", "8", "--plan", "--cost-cap", "12.50")
     ran = server.run(*words, "--", "true")
     assert json.loads(server.requests[0].content)["cost_cap_nano"] == 12_500_000_000
     assert ran.out.splitlines()[-1] == (
-        "cost cap         12.50, reached after 3h7m at present prices"
+        "cost cap         12.50, reached after 3h7m at present prices; the grace after it is "
+        "charged, too"
+    )
+    server.routes["POST jobs"] = {
+        **PLAN,
+        "job": {**job, "time_limit_s": 11_250},
+        "cost_cap_after_s": 11_250,
+    }
+    assert server.run(*words, "--", "true").out.splitlines()[-1] == (
+        "cost cap         12.50, not reached within its time limit at present prices"
     )
     wrong = server.run("submit", "--team", TEAM, "--cost-cap", "much", "--", "true")
     assert "--cost-cap must be a number above 0, such as 5000 or 12.5, not 'much'." in wrong.err

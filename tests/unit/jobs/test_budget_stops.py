@@ -88,8 +88,8 @@ def test_a_job_that_does_not_fit_into_what_is_left_waits_and_says_when(
     # The next cycle counts the holds of what was started, without an evaluation in between.
     cycle(NOW + timedelta(seconds=2))
     assert reason(large)["sentence"] == (
-        "Budget budget of research of ai-company/research is used up. It has room again at "
-        "2026-12-01 00:00 UTC at the latest."
+        "Budget budget of research of ai-company/research is used up, or held by running jobs "
+        "until they end. It has room again at 2026-12-01 00:00 UTC at the latest."
     )
     assert {job.name for job in (first, small, elsewhere)} == cycle(NOW + timedelta(seconds=4))
 
