@@ -11,7 +11,6 @@ import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Kpi } from "../ui/Kpi";
 import { useNowMs } from "../ui/now";
-import { useNowMs } from "../ui/now";
 import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
