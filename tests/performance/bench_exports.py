@@ -68,7 +68,7 @@ def made_up(rows: int) -> Iterator[list[object]]:
                 f"01a1fd00-0000-7000-8000-{number:012d}", f"train-{number}",
                 f"01a1fd00-0000-7000-9000-{number:012d}", 1, 28_800_000 + number,
                 "01a1fd00-0000-7000-a000-000000000001", 2_000_000_000, number, number, number,
-                number, "EUR", "pay_per_use", 1_000_000, 28_800_000 + number, 0, 0,
+                number, "EUR", "pay_per_use", 1_000_000, 28_800_000 + number, "",
             )
             for number in range(first, min(first + BATCH_ROWS, rows))
         ]  # fmt: skip
