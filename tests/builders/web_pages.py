@@ -48,7 +48,7 @@ PAGES = {
     "/schedules": ["/schedules"],
     "/schedules/$scheduleId": ["/schedules/SCHEDULE"],
     "/submit": ["/submit", "/submit?door=sbatch"],
-    "/chargeback": ["/chargeback?period=last-month&group=department"],
+    "/chargeback": ["/chargeback?period=last-month&by=department&share=by_guarantee"],
     "/chargeback/jobs": [f"/chargeback/jobs?{PERIOD}&node=ai-company"],
     "/reconciliation": ["/reconciliation?month=2026-11", "/reconciliation?month=2026-11&day=r2"],
     "/prices": ["/prices"],

@@ -134,7 +134,7 @@ function MakeAgain({ item }: { item: Export }) {
       <Button
         size="compact-sm"
         variant="default"
-        aria-label={`Make ${item.file_name} again`}
+        aria-label={`Make again: ${item.file_name}`}
         loading={again.isPending}
         onClick={() => again.mutate()}
       >

@@ -33,7 +33,7 @@ describe("exports of charges", () => {
   it("makes a removed file again", async () => {
     const { user, requests } = open(PAGE);
     await user.click(
-      await within(await theCard()).findByRole("button", { name: "Make charges-ai-company-20260901-20261001.csv again" }),
+      await within(await theCard()).findByRole("button", { name: "Make again: charges-ai-company-20260901-20261001.csv" }),
     );
     expect(requests.filter(({ method }) => method === "POST").map(({ path }) => path.split("/v1/")[1])).toEqual([
       "exports/e5/again",
