@@ -92,13 +92,27 @@ def scope_of(
     """Return the parameters of all statements. Teams are numbered in the order of `nodes`."""
     teams = teams_of(nodes)
     numbers = {team.path: number for number, team in enumerate(teams, 1)}
+    numbered = [
+        (numbers[place.node.path], place) for place in places if place.node.kind == NodeKind.TEAM
+    ]
+    return numbered_scope(numbered, teams, pools, period)
+
+
+def numbered_scope(
+    places: Iterable[tuple[int, Place]],
+    teams: Sequence[Node],
+    pools: Mapping[UUID, Pool],
+    period: Period,
+) -> dict[str, Any]:
+    """Return the parameters of all statements, for places with the numbers of their teams.
+
+    A team may have several numbers, each with times of its own.
+    """
     spans = [
-        (numbers[place.node.path], *span)
-        for place in places
-        if place.node.kind == NodeKind.TEAM and (span := span_in(place, period)) is not None
+        (number, *span) for number, place in places if (span := span_in(place, period)) is not None
     ]
     return {
-        "teams": [node.pk for node in teams],
+        "teams": [team.pk for team in teams],
         "pools": list(pools),
         "since_at": period.start,
         "until_at": period.until,

@@ -8,8 +8,9 @@ from enum import StrEnum
 class Dimension(StrEnum):
     """A property of use by which a report makes rows.
 
-    A department is the one right below the organization, with everything below it. Times are those
-    of the organization's time zone.
+    A department is the one right below the organization, with everything below it. Cost centres and
+    project codes are those that teams had in each month. Times are those of the organization's time
+    zone.
     """
 
     ORGANIZATION = "organization"
@@ -21,6 +22,8 @@ class Dimension(StrEnum):
     USAGE_CLASS = "usage_class"
     PRIORITY_CLASS = "priority_class"
     JOB_TYPE = "job_type"
+    COST_CENTRE = "cost_centre"
+    PROJECT_CODE = "project_code"
     HOUR = "hour"
     DAY = "day"
     WEEK = "week"
@@ -28,11 +31,15 @@ class Dimension(StrEnum):
 
 
 NODES = (Dimension.ORGANIZATION, Dimension.DEPARTMENT, Dimension.TEAM)
+#: The codes that accounting gives to nodes, month by month.
+CODES = (Dimension.COST_CENTRE, Dimension.PROJECT_CODE)
 TIMES = (Dimension.HOUR, Dimension.DAY, Dimension.WEEK, Dimension.MONTH)
 #: The end of the name of a node above the visible ones: its sum looks like the whole and is not.
 PART = " (part)"
 #: The type of jobs that ran before their type was metered.
 UNKNOWN = "(unknown)"
+#: The cost centre or project code of teams without one.
+UNCODED = "(none)"
 #: The most dimensions of one report.
 DIMENSIONS_MAX = 2
 

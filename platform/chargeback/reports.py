@@ -19,16 +19,26 @@ from billing.scopes import (
     AttemptFilter,
     currencies_of,
     nodes_of,
+    numbered_scope,
     pools_named,
-    scope_of,
-    teams_of,
 )
 from billing.usage_sql import CLASSES, rows_of
 from chargeback.buckets import Bucket, buckets_of
-from chargeback.dimensions import DIMENSIONS_MAX, NODES, PART, TIMES, Dimension, node_label
+from chargeback.dimensions import (
+    CODES,
+    DIMENSIONS_MAX,
+    NODES,
+    PART,
+    TIMES,
+    UNCODED,
+    Dimension,
+    node_label,
+)
 from chargeback.grouping_sql import nodes_parameter, statement
 from chargeback.sums import CurrencySums, Sums
 from clusters.models import Cluster, Pool
+from periods.code_book import CodedPlace, coded_places
+from periods.code_models import CodeKind
 from primitives.days import midnight
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
@@ -170,14 +180,14 @@ def grouped_report(
     zone = zone_for(actor, narrowed.node_path)
     period = asked.period(zone, now)
     places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
-    scope = _Scope.of(places, narrowed)
+    scope = _Scope.of(places, narrowed, [each for each in by if each in CODES], period)
     time = next((dimension for dimension in by if dimension in TIMES), None)
     buckets = [] if time is None else buckets_of(period, time, zone)
     condition, attempts = narrowed.attempts.condition(scope.organizations)
     found = rows_of(
         statement(by, narrowed.usage_class, condition),
         {
-            **scope_of(places, scope.nodes, scope.pools, period),
+            **numbered_scope(scope.places, scope.teams, scope.pools, period),
             **attempts,
             **scope.numbers(by),
             "priced_at": priced_at,
@@ -249,12 +259,17 @@ def _check(by: Sequence[Dimension]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The teams, pools and organizations of a report, by their numbers in its statement."""
+    """The teams, pools and organizations of a report, by their numbers in its statement.
 
-    nodes: Sequence[Node]
+    In a report by accounting codes a team has a number for each of its codes.
+    """
+
     #: The paths of all visible nodes.
     wholes: frozenset[str]
+    places: Sequence[tuple[int, Place]]
     teams: Sequence[Node]
+    #: The codes of each number, in the order of the report's dimensions.
+    codes: Sequence[Mapping[Dimension, str]]
     pools: Mapping[UUID, Pool]
     organizations: Sequence[UUID]
     slugs: Sequence[str]
@@ -262,15 +277,29 @@ class _Scope:
     currencies: Sequence[str | None]
 
     @classmethod
-    def of(cls, places: Sequence[Place], narrowed: Narrowed) -> _Scope:
+    def of(
+        cls,
+        places: Sequence[Place],
+        narrowed: Narrowed,
+        kinds: Sequence[Dimension],
+        period: Period,
+    ) -> _Scope:
         nodes = nodes_of(places)
+        of_teams = [one for one in places if one.node.kind == NodeKind.TEAM]
+        coded = [CodedPlace(place, ()) for place in of_teams]
+        if kinds:
+            wanted = [CodeKind(kind) for kind in kinds]
+            coded = coded_places(of_teams, wanted, period.start, period.end)
+        members = {(place.node.path, codes): place.node for place, codes in coded}
+        numbers = {member: number for number, member in enumerate(members, 1)}
         slugs = {node.organization_id: node.display_path.split("/")[0] for node in nodes}
         organizations = sorted(slugs)
         currency_of = currencies_of(organizations)
         return cls(
-            nodes=nodes,
             wholes=frozenset(node.display_path for node in nodes),
-            teams=teams_of(nodes),
+            places=[(numbers[place.node.path, codes], place) for place, codes in coded],
+            teams=list(members.values()),
+            codes=[dict(zip(kinds, codes, strict=True)) for _, codes in members],
             pools=pools_named(narrowed.pool),
             organizations=organizations,
             slugs=[slugs[pk] for pk in organizations],
@@ -292,16 +321,21 @@ class _Scope:
             "charged": self.organizations,
             **{
                 nodes_parameter(dimension): [
-                    self._labels(dimension).index(self._label(team, dimension)) + 1
-                    for team in self.teams
+                    self._labels(dimension).index(label) + 1
+                    for label in self._labels_of_numbers(dimension)
                 ]
                 for dimension in by
-                if dimension in NODES
+                if dimension in (*NODES, *CODES)
             },
         }
 
     def _labels(self, dimension: Dimension) -> list[str]:
-        return sorted({self._label(team, dimension) for team in self.teams})
+        return sorted(set(self._labels_of_numbers(dimension)))
+
+    def _labels_of_numbers(self, dimension: Dimension) -> list[str]:
+        if dimension in CODES:
+            return [codes[dimension] or UNCODED for codes in self.codes]
+        return [self._label(team, dimension) for team in self.teams]
 
     def _label(self, team: Node, dimension: Dimension) -> str:
         label = node_label(team.display_path, dimension)

@@ -32,7 +32,7 @@ report_app = typer.Typer(no_args_is_help=True, help="Usage and cost.", rich_mark
 #: Dimensions of a report. The server refuses others.
 _DIMENSIONS = (
     *("organization", "department", "team", "user", "pool", "cluster", "usage_class"),
-    *("priority_class", "job_type", "hour", "day", "week", "month"),
+    *("priority_class", "job_type", "cost_centre", "project_code", "hour", "day", "week", "month"),
 )
 _BOTH = (
     "Give both --start and --end, such as --start 2026-11-01 --end 2026-12-01, or neither for this "

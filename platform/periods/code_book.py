@@ -75,16 +75,16 @@ def code_book(organizations: Collection[UUID], first: date, last: date) -> CodeB
 
 
 class CodedPlace(NamedTuple):
-    """A place of a team, cut to a time with one accounting code of a kind. Empty: no code."""
+    """A place of a team, cut to a time with the same accounting codes. Empty: no code."""
 
     place: Place
-    code: str
+    codes: tuple[str, ...]
 
 
 def coded_places(
-    places: Iterable[Place], kind: CodeKind, start: datetime, end: datetime
+    places: Iterable[Place], kinds: Sequence[CodeKind], start: datetime, end: datetime
 ) -> list[CodedPlace]:
-    """Return the places during `[start, end)`, cut where their code of a kind changes.
+    """Return the places during `[start, end)`, cut where their code of one of the kinds changes.
 
     The order is that of `places`, and then of time. Months are those of each organization's zone.
     """
@@ -106,11 +106,11 @@ def coded_places(
             month = next_month(month)
         before: CodedPlace | None = None
         for left, right in pairwise([*cuts, until]):
-            codes = book.codes(place.node.display_path, first_day_of(left, zone))
-            code: str = codes._asdict()[kind]
-            if before is not None and before.code == code:
+            known = book.codes(place.node.display_path, first_day_of(left, zone))._asdict()
+            codes = tuple(str(known[kind]) for kind in kinds)
+            if before is not None and before.codes == codes:
                 coded.pop()
                 left = before.place.start or left
-            before = CodedPlace(Place(place.node, left, right), code)
+            before = CodedPlace(Place(place.node, left, right), codes)
             coded.append(before)
     return coded

@@ -3898,13 +3898,15 @@ export interface components {
          *     * `usage_class` - usage_class
          *     * `priority_class` - priority_class
          *     * `job_type` - job_type
+         *     * `cost_centre` - cost_centre
+         *     * `project_code` - project_code
          *     * `hour` - hour
          *     * `day` - day
          *     * `week` - week
          *     * `month` - month
          * @enum {string}
          */
-        ByEnum: "organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "job_type" | "hour" | "day" | "week" | "month";
+        ByEnum: "organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "job_type" | "cost_centre" | "project_code" | "hour" | "day" | "week" | "month";
         /**
          * @description * `guaranteed_mgpu` - guaranteed_mgpu
          *     * `guaranteed_percent` - guaranteed_percent
@@ -18326,7 +18328,7 @@ export interface operations {
                 /** @description Count running jobs until this time. Default: now */
                 as_of?: string;
                 /** @description One or two dimensions, at most one of them of time */
-                by?: ("organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "job_type" | "hour" | "day" | "week" | "month")[];
+                by?: ("organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "job_type" | "cost_centre" | "project_code" | "hour" | "day" | "week" | "month")[];
                 /** @description Only use of this cluster */
                 cluster?: string;
                 /** @description End, excluded; at most 400 days after start */

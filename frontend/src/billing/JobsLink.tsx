@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 
 import type { ChargeClass, Session } from "../api/types";
 import { may } from "../session/access";
-import { isOfJobs, TIMES } from "./dimensions";
+import { isCode, isOfJobs, TIMES } from "./dimensions";
 import type { GroupedReport, GroupRow, Narrowed } from "./groupQueries";
 import { USAGE_CLASSES, type ChargebackJobsSearch } from "./search";
 
@@ -41,6 +41,8 @@ export function jobsOf(
   asked: Pick<Narrowed, "node" | "pool" | "user" | "usage_class">,
 ): ChargebackJobsSearch | null {
   const { keys } = row;
+  // A code is of many teams, each in its own months.
+  if (report.by.some(isCode)) return null;
   // A commitment has no user, cluster, class and type.
   if (keys.department === "" || report.by.some((name) => isOfJobs(name) && keys[name]?.startsWith("("))) return null;
   const organizations = report.by_currency.flatMap(({ organizations }) => organizations);

@@ -14,3 +14,8 @@ export function isTime(dimension: Dimension | undefined): boolean {
 export function isOfJobs(dimension: Dimension): boolean {
   return dimension === "user" || dimension === "cluster" || dimension === "priority_class" || dimension === "job_type";
 }
+
+/** Groupings by the codes of accounting. */
+export function isCode(dimension: Dimension): boolean {
+  return dimension === "cost_centre" || dimension === "project_code";
+}

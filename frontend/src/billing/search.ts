@@ -4,7 +4,7 @@ import { choiceParam, textParam, type RawSearch } from "../shell/search";
 export const PERIODS = ["hour", "today", "yesterday", "last-7", "last-30", "month", "last-month", "custom"] as const;
 export const DIMENSIONS = [
   "organization", "department", "team", "user", "pool", "cluster",
-  "usage_class", "priority_class", "job_type", "hour", "day", "week", "month",
+  "usage_class", "priority_class", "job_type", "cost_centre", "project_code", "hour", "day", "week", "month",
 ] as const;
 export const USAGE_CLASSES = ["guaranteed", "borrowed", "unpaid", "fault", "commitment", "top_up"] as const;
 export const SHARES = ["none", "by_guarantee", "by_usage"] as const;

@@ -176,9 +176,9 @@ def test_use_before_a_move_has_the_codes_of_the_former_place(
     assert codes(company, NLP, NOVEMBER_1) == Codes("4711", "P-12")
     assert codes(company, "ai-company/lab/nlp", DECEMBER_1) == Codes("8000", "P-12")
     parts = coded_places(
-        places_of([company.nlp.pk]), CodeKind.COST_CENTRE, DAY, DECEMBER + timedelta(days=31)
+        places_of([company.nlp.pk]), [CodeKind.COST_CENTRE], DAY, DECEMBER + timedelta(days=31)
     )
-    assert [(part.place.node.path, part.place.start, part.code) for part in parts] == [
+    assert [(part.place.node.path, part.place.start, *part.codes) for part in parts] == [
         ("ai-company/lab/nlp/", DECEMBER, "8000"),
         ("ai-company/research/nlp/", DAY, "4711"),
     ]
@@ -194,7 +194,7 @@ def test_places_are_cut_where_their_code_changes(company: Company, fiona: Actor)
     put(company, fiona, NLP, "2", DECEMBER_1, JANUARY_1)
     start, end = datetime(2026, 9, 15, tzinfo=UTC), datetime(2027, 1, 15, tzinfo=UTC)
     parts = coded_places(
-        places_of([company.nlp.pk, company.vision.pk]), CodeKind.COST_CENTRE, start, end
+        places_of([company.nlp.pk, company.vision.pk]), [CodeKind.COST_CENTRE], start, end
     )
     nine_hours = timedelta(hours=9)
     october, december, january = (
@@ -202,7 +202,7 @@ def test_places_are_cut_where_their_code_changes(company: Company, fiona: Actor)
         for day in (OCTOBER_1, DECEMBER_1, JANUARY_1)
     )
     assert [
-        (part.place.node.slug, part.place.start, part.place.end, part.code) for part in parts
+        (part.place.node.slug, part.place.start, part.place.end, *part.codes) for part in parts
     ] == [
         ("nlp", start, october, ""),
         ("nlp", october, december, "1"),
@@ -210,7 +210,7 @@ def test_places_are_cut_where_their_code_changes(company: Company, fiona: Actor)
         ("nlp", january, end, ""),
         ("vision", start, end, ""),
     ]
-    assert coded_places([], CodeKind.COST_CENTRE, start, end) == []
+    assert coded_places([], [CodeKind.COST_CENTRE], start, end) == []
 
 
 def test_charges_of_closed_months_have_their_codes(company: Company, fiona: Actor) -> None:
