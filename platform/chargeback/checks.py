@@ -19,8 +19,8 @@ from tenants.models import NodeKind
 from tenants.places import placed_between
 from tenants.roles import Permission
 
-#: The most closed months of one check, the latest.
-MONTHS_MAX = 24
+#: The most closed months of one check, the latest. Each of them is a report of its whole month.
+MONTHS_MAX = 3
 
 _CHANGED = (
     "Use changed after the month was closed. Close the next month: the difference becomes a "
@@ -77,7 +77,7 @@ class MonthCheck:
 
 
 def closed_months(*, actor: Actor, asked: Asked, now: datetime) -> list[MonthCheck]:
-    """Return a check of each closed month inside of the period, the latest first, at most 24.
+    """Return a check of each closed month inside of the period, the latest first, at most 3.
 
     They are those of the organizations whose costs the actor sees completely. Raises as
     `grouped_report`.

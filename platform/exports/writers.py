@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -229,12 +229,3 @@ _WRITERS: Mapping[str, Callable[[Path, Sequence[Column]], Writer]] = {
 def writer_of(format_name: str, path: Path, columns: Sequence[Column]) -> Writer:
     """Return the writer of a new file. Use it in `with`, which completes the file."""
     return _WRITERS[format_name](path, columns)
-
-
-def write_all(writer: Writer, batches: Iterable[Sequence[Any]]) -> int:
-    """Write all batches, and return the number of rows."""
-    rows = 0
-    for batch in batches:
-        writer.write(batch)
-        rows += len(batch)
-    return rows

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 from django.db.models import Min
 
-from adjustments.adjusting import adjustments_in, first_adjusted_month
+from adjustments.adjusting import adjustments_in, first_adjusted_month, lock_organization
 from audit.recording import record
 from bank.settling import zone_of
 from billing.confirmations import UnconfirmedDay, unconfirmed_days
@@ -118,7 +118,7 @@ def close_month(
     organization = organization_of(actor, organization_id, Permission.MANAGE_PRICES)
     with transaction.atomic():
         # Closings and adjustments of one organization wait for each other.
-        Node.objects.select_for_update(no_key=True).get(pk=organization.pk)
+        lock_organization(organization.pk)
         view = one_month(organization, name, now=now)
         _check(view, reason, now)
         period = BillingPeriod(

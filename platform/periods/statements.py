@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 
-from adjustments.adjusting import adjustments_in
+from adjustments.adjusting import adjustments_in, lock_organization
 from adjustments.disputed_charges import used_month_of
 from adjustments.models import Adjustment
 from audit.recording import record
@@ -36,7 +36,7 @@ from periods.statement_models import (
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from primitives.units import DeviceKind, cents_text, div_half_even
 from tenants.access import Actor
-from tenants.models import Node, NodeKind
+from tenants.models import NodeKind
 from tenants.places import nodes_by_path, path_at
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
@@ -167,7 +167,7 @@ def issue_statements(
     now = now.replace(microsecond=0)
     with transaction.atomic():
         # Two issues of one organization wait for each other.
-        Node.objects.select_for_update(no_key=True).get(pk=organization.pk)
+        lock_organization(organization.pk)
         period = one_month(organization, month, now=now).period
         if period is None:
             raise Conflict(f"{month} is not closed. Close it first.")
@@ -240,7 +240,7 @@ def credit_statement(statement_id: UUID, reason: str, *, actor: Actor, now: date
     original = statement_by_id(actor, statement_id, Permission.MANAGE_PRICES)
     now = now.replace(microsecond=0)
     with transaction.atomic():
-        Node.objects.select_for_update(no_key=True).get(pk=original.organization_id)
+        lock_organization(original.organization_id)
         if original.kind == StatementKind.CREDIT_NOTE:
             raise Conflict(f"{original.number} is a credit note. Issue the statement anew instead.")
         if Statement.objects.filter(credits=original).exists():

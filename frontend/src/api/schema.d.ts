@@ -2451,7 +2451,7 @@ export interface paths {
         };
         /**
          * Compare the report of closed months with their charges, statements and ledger
-         * @description Of the organizations whose costs the caller sees completely. It has the months inside of the period, the latest first, at most 24.
+         * @description Of the organizations whose costs the caller sees completely. It has the months inside of the period, the latest first, at most 3.
          */
         get: operations["check_closed_months"];
         put?: never;
@@ -4034,7 +4034,7 @@ export interface components {
             /** @description Must be the attempt that runs now, which is also the default */
             attempt?: number;
         };
-        /** @description Closed months inside of a period, the latest first, at most 24. */
+        /** @description Closed months inside of a period, the latest first, at most 3. */
         ClosedMonths: {
             months: components["schemas"]["MonthCheck"][];
         };

@@ -13,7 +13,7 @@ export function ClosedMonths({ asked }: { asked: Pick<Narrowed, "start" | "end">
   const hasSeveral = new Set(items.map(({ organization }) => organization)).size > 1;
   return (
     <Card label="Closed months">
-      <h2>Closed, as billed</h2>
+      <h2>{items.every(({ is_as_billed: isBilled }) => isBilled) ? "Closed, as billed" : "Closed, and changed since"}</h2>
       <ul className="month-checks">
         {items.map((item) => (
           <li key={`${item.organization} ${item.month}`}>

@@ -267,6 +267,6 @@ class MonthCheckSerializer(serializers.Serializer[MonthCheck]):
 
 
 class ClosedMonthsSerializer(serializers.Serializer[Any]):
-    """Closed months inside of a period, the latest first, at most 24."""
+    """Closed months inside of a period, the latest first, at most 3."""
 
     months = MonthCheckSerializer(many=True)

@@ -117,7 +117,7 @@ class ClosedMonths(APIView):
         operation_id="check_closed_months",
         summary="Compare the report of closed months with their charges, statements and ledger",
         description="Of the organizations whose costs the caller sees completely. It has the "
-        "months inside of the period, the latest first, at most 24.",
+        "months inside of the period, the latest first, at most 3.",
         parameters=PeriodParameters.in_openapi(),
         responses=answers({200: ClosedMonthsSerializer}, 403),
     )

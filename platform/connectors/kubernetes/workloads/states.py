@@ -8,7 +8,6 @@ more.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -340,9 +339,6 @@ def rank_end(terminated: Object) -> RankEnd:
         # The code of a container that a signal ended is 128 higher, as in a shell.
         return RankEnd(_SIGNAL_BASE - exit_code)
     return RankEnd(exit_code if 0 <= exit_code <= 255 else None)
-
-
-_JSON_OBJECT = re.compile(r"\{[^\n]*\}", re.ASCII)
 
 
 def _last_words(message: str) -> RankEnd | None:
