@@ -18,15 +18,24 @@ def guarantee_spans_sql(quotas: str, since: str) -> str:
 
     `quotas` is a condition on quotas `q` of nodes `n`. A span has `team_id`, `pool_id`,
     `guaranteed_mgpu`, `lendable_mgpu`, `start_s` and `end_s`. The first span of a quota begins
-    before all times. A quota that was created later begins with 0. The last span ends with the
-    team's archival, or after all times.
+    before all times. A quota that was created later begins with 0. The last span ends after all
+    times. An archived team has no guarantee until it is restored.
     """
     before_s, after_s = f"-{_EVER_S}::bigint", f"{_EVER_S}::bigint"
     return f"""
 guaranteed_quotas AS MATERIALIZED (
     SELECT q.id, q.node_id, q.pool_id, q.guaranteed_mgpu, q.lend_limit_mgpu,
-           COALESCE(floor(date_part('epoch', n.archived_at))::bigint, {after_s}) AS archived_s
+           COALESCE(archived.spans, '{{}}'::int8multirange) AS archived
     FROM quotas_quota q JOIN tenants_node n ON n.id = q.node_id
+    CROSS JOIN LATERAL (
+        SELECT range_agg(int8range(floor(date_part('epoch', a.start))::bigint,
+                                   floor(date_part('epoch', a."end"))::bigint)) AS spans
+        FROM (
+            SELECT f.start, f."end" FROM tenants_formerarchiving f WHERE f.node_id = n.id
+            UNION ALL
+            SELECT n.archived_at, NULL WHERE n.archived_at IS NOT NULL
+        ) AS a
+    ) AS archived
     WHERE n.kind = 'team' AND {quotas}
 ),
 guarantee_changes AS MATERIALIZED (
@@ -53,9 +62,11 @@ guarantee_steps AS (
 guarantee_spans AS NOT MATERIALIZED (
     SELECT q.node_id AS team_id, q.pool_id, s.guaranteed_mgpu,
            LEAST(s.guaranteed_mgpu, s.lend_limit_mgpu) AS lendable_mgpu,
-           s.start_s, LEAST(s.end_s, q.archived_s) AS end_s
+           lower(f.span) AS start_s, upper(f.span) AS end_s
     FROM guarantee_steps s JOIN guaranteed_quotas q ON q.id = s.quota_id
-    WHERE s.start_s < LEAST(s.end_s, q.archived_s)
+    CROSS JOIN LATERAL unnest(
+        int8multirange(int8range(s.start_s, s.end_s)) - q.archived
+    ) AS f (span)
 )
 """  # noqa: S608 - made of constants only
 

@@ -142,6 +142,30 @@ class FormerPlace(models.Model):
         return f"{self.path} until {self.end:%Y-%m-%dT%H:%M:%SZ}"
 
 
+class FormerArchiving(models.Model):
+    """A time `[start, end)` during which a node was archived, before it was restored.
+
+    `Node.archived_at` has the present one. The database refuses a restore without its row, and
+    protects the row (triggers `tree_node_keeps_its_archivings` and `former_archiving_is_kept`). So
+    guarantees of the past never count time in which a team was archived.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    node = models.ForeignKey(Node, models.PROTECT, related_name="former_archivings")
+    start = models.DateTimeField()
+    end = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(start__lte=F("end")), name="former_archiving_ends_after_its_start"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"archiving of {self.node_id} until {self.end:%Y-%m-%dT%H:%M:%SZ}"
+
+
 class UserKind(models.TextChoices):
     """The kind of a user. A person signs in; a service only has tokens."""
 

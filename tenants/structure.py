@@ -23,7 +23,7 @@ from tenants.access import (
     visible_node,
 )
 from tenants.audit_trail import record_act
-from tenants.models import FormerPlace, Node, NodeKind
+from tenants.models import FormerArchiving, FormerPlace, Node, NodeKind
 from tenants.names import check_slug, clean_name
 from tenants.roles import Permission
 
@@ -188,6 +188,10 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
         if parent.archived_at is not None:
             raise Conflict(f"{parent.display_path} is archived. Restore it first.")
     together = [each.pk for each in found.values() if each.archived_at == archived_at]
+    end = max(archived_at, now)
+    FormerArchiving.objects.bulk_create(
+        FormerArchiving(node_id=each, start=archived_at, end=end) for each in together
+    )
     Node.objects.filter(pk__in=together).update(archived_at=None)
     _tell(actor, f"{node.kind}_restored", node, now, {"nodes": str(len(together))})
     wake("arbiter")
@@ -195,13 +199,14 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
 
 
 def remove_node(node: Node) -> None:
-    """Delete the row of a node, and its former places.
+    """Delete the row of a node, with its former places and archivings.
 
     The database checks at the end of the transaction that no other row refers to it.
     """
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM tenants_node WHERE id = %s", [node.pk])
         cursor.execute("DELETE FROM tenants_formerplace WHERE node_id = %s", [node.pk])
+        cursor.execute("DELETE FROM tenants_formerarchiving WHERE node_id = %s", [node.pk])
 
 
 def lock_tree(organization_id: UUID) -> None:
@@ -224,9 +229,9 @@ def refuse_taken(actor: Actor, wanted: Mapping[str, UUID]) -> None:
 
     `wanted` maps each path to the id of the node that is to get it.
     """
-    told = next(_taken(actor, wanted), None)
-    if told is not None:
-        raise Conflict(told, errors=[FieldError("/slug", "is taken here", "taken")])
+    refusal = next(_taken(actor, wanted), None)
+    if refusal is not None:
+        raise Conflict(refusal, errors=[FieldError("/slug", "is taken here", "taken")])
 
 
 def _taken(actor: Actor, wanted: Mapping[str, UUID]) -> Iterator[str]:

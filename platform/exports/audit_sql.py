@@ -95,10 +95,21 @@ steps AS (
     SELECT quota, guaranteed_mgpu, $begin_s, $until_s FROM quotas
     WHERE quota NOT IN (SELECT quota FROM quota_changes)
 ),
+in_force AS (
+    SELECT quota, end_s AS start_s,
+           LEAD(start_s, 1, $until_s) OVER (PARTITION BY quota ORDER BY start_s) AS end_s
+    FROM (
+        SELECT quota, start_s, COALESCE(end_s, $until_s) AS end_s FROM archivings
+        WHERE start_s < $until_s
+        UNION ALL
+        SELECT quota, $begin_s, $begin_s FROM quotas
+    )
+),
 guarantees AS (
-    SELECT quota, pool, mgpu, start_s,
-           LEAST(end_s, COALESCE(archived_s, $until_s), $until_s) AS end_s
-    FROM steps JOIN quotas USING (quota)
+    SELECT quota, pool, mgpu, GREATEST(steps.start_s, in_force.start_s) AS start_s,
+           LEAST(steps.end_s, in_force.end_s) AS end_s
+    FROM steps JOIN quotas USING (quota) JOIN in_force USING (quota)
+    WHERE steps.start_s < in_force.end_s AND steps.end_s > in_force.start_s
 ),
 priced AS (
     SELECT attempt, use.pool, use.usage_class, multiplier_ppm, price_nano,

@@ -50,7 +50,12 @@ QUOTA_COLUMNS: Sequence[Column] = (
     text("quota", lambda row: row[0]),
     text("pool", lambda row: row[1]),
     whole("guaranteed_mgpu", lambda row: row[2]),
-    whole("archived_s", lambda row: row[3]),
+)
+#: An empty end means that the team is still archived.
+ARCHIVING_COLUMNS: Sequence[Column] = (
+    text("quota", lambda row: row[0]),
+    whole("start_s", lambda row: row[1]),
+    whole("end_s", lambda row: row[2]),
 )
 #: In the order of `number`. Without `before_mgpu`, the change created the quota.
 QUOTA_CHANGE_COLUMNS: Sequence[Column] = (
@@ -95,11 +100,22 @@ JOIN clusters_pool p ON p.id = t.pool_id
 WHERE c.organization_id = %(organization)s
 """
 _QUOTAS = """
-SELECT q.id::text, p.name, q.guaranteed_mgpu,
-       floor(date_part('epoch', n.archived_at))::bigint
+SELECT q.id::text, p.name, q.guaranteed_mgpu
 FROM quotas_quota q
 JOIN tenants_node n ON n.id = q.node_id
 JOIN clusters_pool p ON p.id = q.pool_id
+WHERE n.organization_id = %(organization)s AND n.kind = 'team'
+"""
+_ARCHIVINGS = """
+SELECT q.id::text, floor(date_part('epoch', a.start))::bigint,
+       floor(date_part('epoch', a."end"))::bigint
+FROM quotas_quota q
+JOIN tenants_node n ON n.id = q.node_id
+CROSS JOIN LATERAL (
+    SELECT start, "end" FROM tenants_formerarchiving WHERE node_id = n.id
+    UNION ALL
+    SELECT n.archived_at, NULL WHERE n.archived_at IS NOT NULL
+) AS a
 WHERE n.organization_id = %(organization)s AND n.kind = 'team'
 """
 _QUOTA_CHANGES = """
@@ -116,6 +132,7 @@ _TABLES = {
     "rates": (RATE_COLUMNS, _RATES),
     "terms": (TERMS_COLUMNS, _TERMS),
     "quotas": (QUOTA_COLUMNS, _QUOTAS),
+    "archivings": (ARCHIVING_COLUMNS, _ARCHIVINGS),
     "quota_changes": (QUOTA_CHANGE_COLUMNS, _QUOTA_CHANGES),
 }
 #: The names of the files, without ".parquet".

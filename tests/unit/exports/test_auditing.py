@@ -18,6 +18,7 @@ from builders.portal_builders import Company, a_company, a_pool, an_actor, an_or
 from exports import auditing
 from exports.auditing import AuditedLine, audit_month
 from quotas.models import OrganizationPolicy, Quota, QuotaChange
+from tenants.models import FormerArchiving, Node
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -66,8 +67,12 @@ def test_a_month_agrees_to_the_unit(company: Company) -> None:
 def test_a_month_with_terms_agrees_to_the_unit(company: Company) -> None:
     """Modes that change, odd multipliers, minimums, increments, and a guarantee that changes.
 
-    Against, in the audit: the terms of the month's start; use inside a commitment billed; half
-    rounded up in prices; a top-up at the price of the first second."""
+    Vision and nlp were archived for some time, and vision is again.
+
+    Planted, in the audit: former archivings left out. Against, in the audit: the terms of the
+    month's start; use inside a commitment billed; half rounded up in prices; a top-up at the price
+    of the first second.
+    """
     card = RateCard.objects.get()
     terms_of(card, "commitment", start=-A_DAY, end=HOUR + 1, guaranteed_ppm=500_000)
     terms_of(card, "showback", start=2 * HOUR, end=3 * HOUR)
@@ -88,6 +93,15 @@ def test_a_month_with_terms_agrees_to_the_unit(company: Company) -> None:
         after={"guaranteed_mgpu": 8_000, "lend_limit_mgpu": None},
         reason="x",
     )
+    for slug, start, end in (
+        ("vision", HOUR, 9 * A_DAY + HOUR),
+        ("vision", 11 * A_DAY, 12 * A_DAY + 1),
+        ("nlp", 9 * A_DAY + HOUR, 9 * A_DAY + 2 * HOUR),
+    ):
+        FormerArchiving.objects.create(
+            node=Node.objects.get(slug=slug), start=at(start), end=at(end)
+        )
+    Node.objects.filter(slug="vision").update(archived_at=at(13 * A_DAY))
     lines = audit_month(2026, 11, now=LATER)
     assert [(line.pool, line.usage_class, line.is_equal) for line in lines] == [
         ("cpu", "guaranteed", True),

@@ -32,9 +32,15 @@ from quotas.models import OrganizationPolicy, Quota, QuotaChange
 from quotas.planned_changes import draft_change
 from tenants.access import Actor
 from tenants.granting import grant_role, revoke_role
-from tenants.models import FormerPlace, Node, User
+from tenants.models import FormerArchiving, FormerPlace, Node, User
 from tenants.roles import Role
-from tenants.structure import create_below, remove_node
+from tenants.structure import (
+    archive_node,
+    create_below,
+    locked_node_to_archive,
+    remove_node,
+    restore_node,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -66,16 +72,22 @@ def used(by: str, path: str = "ai-company/research/nlp") -> str:
 def test_what_was_never_used_goes_with_its_quotas_and_their_history(
     company: Company, admin: Actor
 ) -> None:
-    """Moved about is not used. Against: quotas, their history and former places left."""
+    """Moved about or archived is not used.
+
+    Against: quotas, their history, former places and former archivings left.
+    """
     nlp = company.nlp
     lab = a_department(company.research, "lab")
     zero = QuotaEdit(guaranteed_mgpu=0)
     create_quota(lab.path, "h100", zero, actor=admin, reason="new", now=NOW)
     move(lab.pk, "ai-company/production", actor=admin, clock=ClockAt(NOW))
+    archive_node(actor=admin, node=locked_node_to_archive(admin, lab.pk), now=NOW)
+    restore_node(actor=admin, node_id=lab.pk, now=NOW)
     delete_node(lab.pk, actor=admin, now=NOW)
     assert not Node.objects.filter(pk=lab.pk).exists()
     assert not QuotaChange.objects.filter(quota__node=lab.pk).exists()
     assert not FormerPlace.objects.exists()
+    assert not FormerArchiving.objects.exists()
     event = AuditEvent.objects.get(action="department_deleted")
     assert (event.node_path, event.subject_id) == ("ai-company/production/lab/", str(lab.pk))
     delete_node(nlp.pk, actor=admin, now=NOW)
