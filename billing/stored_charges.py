@@ -11,6 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.db import connection, transaction
 from django.db.models import Min
@@ -18,6 +19,7 @@ from django.db.models import Min
 from billing.charge_grouping import Charging, grouped
 from billing.stored_charge_models import ChangedCharges, StoredCharge, StoredDay
 from billing.usage_sql import ACCOUNTS, PLANNED, POOLS_MAX
+from primitives.days import midnight
 
 #: Notes are left by changes of what is older than 48 hours. The rest is longer than a transaction.
 STORED_AFTER = timedelta(hours=72)
@@ -56,6 +58,29 @@ def forget_changed_days(organization_id: UUID) -> None:
             StoredCharge.objects.filter(day__in=days).delete()
             days.delete()
             notes.delete()
+
+
+def forget_days_outside(organization_id: UUID, zone: ZoneInfo) -> None:
+    """Delete the stored days that are no days of `zone`, which are those of an earlier time zone.
+
+    They would overlap the days of `zone`, of which none could be stored.
+    """
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        _begin_alone(is_outermost)
+        days = StoredDay.objects.filter(organization=organization_id)
+        outside = [
+            pk
+            for pk, start, end in days.values_list("pk", "start", "end")
+            if (start, end) != _day_of(start, zone)
+        ]
+        StoredCharge.objects.filter(day__in=outside).delete()
+        days.filter(pk__in=outside).delete()
+
+
+def _day_of(moment: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
+    day = moment.astimezone(zone).date()
+    return midnight(day, zone), midnight(day + timedelta(days=1), zone)
 
 
 def store_day(charging: Charging, start: datetime, end: datetime, *, now: datetime) -> bool:

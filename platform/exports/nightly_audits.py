@@ -9,6 +9,8 @@ from datetime import date, datetime, timedelta
 
 from django.db.models import QuerySet
 
+from adjustments.months import first_day_of
+from bank.settling import zone_of
 from exports.auditing import AuditedLine, audit_organization
 from exports.models import DIFFERENCES_MAX, ChargeAudit
 from live.publishing import COSTS, publish
@@ -22,16 +24,28 @@ logger = logging.getLogger(__name__)
 def audit_lately(now: datetime) -> int:
     """Audit the month of `now` and the one before, of each organization that used something.
 
-    Stores each result at once, logs each difference, and returns how many there are.
+    The months are those of the organization's time zone. Stores each result at once, logs each
+    difference, and returns how many there are. An organization whose audit fails is logged, and the
+    others follow.
     """
-    first = now.date().replace(day=1)
-    before = (first - timedelta(days=1)).replace(day=1)
     found = 0
     for organization in Node.objects.filter(kind=NodeKind.ORGANIZATION).order_by("path"):
-        for month in (before, first):
-            lines = audit_organization(organization, month.year, month.month, now=now)
-            if lines:
-                found += _store(organization, month, lines, now).difference_count
+        try:
+            found += _audit(organization, now)
+        except Exception:
+            logger.exception("the charges of %s cannot be audited", organization.slug)
+    return found
+
+
+def _audit(organization: Node, now: datetime) -> int:
+    """Audit both months of one organization, and return how many differences there are."""
+    first = first_day_of(now, zone_of(organization.pk))
+    before = (first - timedelta(days=1)).replace(day=1)
+    found = 0
+    for month in (before, first):
+        lines = audit_organization(organization, month.year, month.month, now=now)
+        if lines:
+            found += _store(organization, month, lines, now).difference_count
     return found
 
 

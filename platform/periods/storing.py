@@ -5,17 +5,26 @@ Nobody depends on it: a day that is not stored is rated from its segments.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from bank.settling import zone_of
 from billing.charge_grouping import Charging
 from billing.models import MeteredParty
-from billing.stored_charges import forget_changed_days, store_day, stored_days
+from billing.stored_charges import (
+    forget_changed_days,
+    forget_days_outside,
+    store_day,
+    stored_days,
+)
 from periods.charges import CORRECTED_MONTHS_MAX
 from periods.months import month_in
 from tenants.models import Node, NodeKind
+
+logger = logging.getLogger(__name__)
 
 #: Days that one run stores for an organization.
 DAYS_MAX = 60
@@ -24,18 +33,24 @@ DAYS_MAX = 60
 def store_past_days(now: datetime) -> None:
     """Store past days of every organization with use, the latest ones first, up to `DAYS_MAX`.
 
-    Stored days that changed are stored anew. A repeat changes nothing.
+    Stored days that changed are stored anew. A repeat changes nothing. An organization that fails
+    is logged, and the others follow.
     """
     used = MeteredParty.objects.values("organization")
     for organization in Node.objects.filter(kind=NodeKind.ORGANIZATION, pk__in=used):
-        store_days_of(organization.pk, now)
+        try:
+            store_days_of(organization.pk, now)
+        except Exception:
+            logger.exception("the past days of %s cannot be stored", organization.slug)
 
 
 def store_days_of(organization_id: UUID, now: datetime) -> int:
     """Store past days of one organization, and return how many are new."""
+    zone = zone_of(organization_id)
     forget_changed_days(organization_id)
+    forget_days_outside(organization_id, zone)
     charging, known, count = Charging.of(organization_id), stored_days(organization_id), 0
-    for span in _past_days(organization_id, now):
+    for span in _past_days(zone, now):
         if span not in known and store_day(charging, *span, now=now):
             count += 1
             if count == DAYS_MAX:
@@ -43,9 +58,8 @@ def store_days_of(organization_id: UUID, now: datetime) -> int:
     return count
 
 
-def _past_days(organization_id: UUID, now: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the days that a closing may read, in the organization's time zone, latest first."""
-    zone = zone_of(organization_id)
+def _past_days(zone: ZoneInfo, now: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Yield the days of `zone` that a closing may read, latest first."""
     first = now.astimezone(zone).date().replace(day=1)
     for _ in range(CORRECTED_MONTHS_MAX + 2):
         days = [(start, end) for _, start, end in month_in(first, zone).days() if end <= now]

@@ -16,6 +16,7 @@ from exports import nightly_audits
 from exports.auditing import AuditedLine
 from exports.models import ChargeAudit
 from exports.nightly_audits import audit_lately, latest_audits
+from quotas.models import OrganizationPolicy
 from tenants.models import Node
 from tenants.roles import Role
 
@@ -88,6 +89,41 @@ def test_each_difference_is_stored_and_logged(
     assert (audit.difference_mgpu_s, audit.difference_nano) == (2, 6)
     assert [line["charged_nano"] for line in audit.differences] == [5, 2]
     assert "audited_nano=5" in caplog.text
+
+
+def test_months_are_those_of_the_organizations_time_zone(
+    company: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Auckland it is January 13 hours before UTC. Planted: the month of the UTC date."""
+    OrganizationPolicy.objects.update_or_create(
+        organization=company.organization, defaults={"time_zone": "Pacific/Auckland"}
+    )
+    audited_by(monkeypatch, lambda node, year, month: [a_line()])
+    audit_lately(datetime(2026, 12, 31, 11, tzinfo=UTC))
+    assert [
+        (one.organization.slug, f"{one.month:%Y-%m}") for one in ChargeAudit.objects.order_by("pk")
+    ] == [
+        ("ai-company", "2026-12"),
+        ("ai-company", "2027-01"),
+        ("empty", "2026-11"),
+        ("empty", "2026-12"),
+    ]
+
+
+def test_an_audit_that_fails_does_not_stop_those_of_others(
+    company: Company, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Planted: the error ends the audit of all."""
+
+    def failing(node: Node, year: int, month: int) -> list[AuditedLine]:
+        if node.slug == "ai-company":
+            raise OSError("no space")
+        return [a_line(charged_nano=3)]
+
+    audited_by(monkeypatch, failing)
+    assert audit_lately(LATER) == 2
+    assert {one.organization.slug for one in ChargeAudit.objects.all()} == {"empty"}
+    assert "the charges of ai-company cannot be audited" in caplog.text
 
 
 def test_few_differences_are_kept_and_all_are_counted(
