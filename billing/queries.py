@@ -102,6 +102,35 @@ def present_cost(
     return PresentCost(billed_nano, unbilled_nano, present.mode(pool_id), present.currency)
 
 
+def highest_cost(
+    *,
+    organization_id: UUID,
+    pools: Collection[UUID],
+    mgpu: int,
+    multiplier_ppm: int,
+    seconds: int,
+    now: datetime,
+) -> PresentCost | None:
+    """Return the highest cost of GPUs for `seconds` in one of the pools, at present prices.
+
+    All of them then have the pool and the usage class that are billed most. None without a price
+    now. Two queries.
+    """
+    present = present_prices(organization_id, pools, now=now)
+    if present.currency is None:
+        return None
+    dearest = max(
+        present.listed_nano,
+        key=lambda priced: (present.billed_nano[priced], present.listed_nano[priced]),
+    )
+    billed_nano, listed_nano = (
+        cost_nano(mgpu * seconds, price_nano=prices[dearest], multiplier_ppm=multiplier_ppm)
+        for prices in (present.billed_nano, present.listed_nano)
+    )
+    mode = present.mode(dearest[0])
+    return PresentCost(billed_nano, listed_nano - billed_nano, mode, present.currency)
+
+
 def present_prices(
     organization_id: UUID, pools: Collection[UUID], *, now: datetime
 ) -> PresentPrices:

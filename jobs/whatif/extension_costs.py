@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from arbiter.explain.phrases import duration_text
-from billing.queries import PresentCost, present_cost
+from billing.queries import PresentCost, highest_cost
 from billing.spending import cost_of_jobs
 from budgets.administration import visible_budgets
 from budgets.evaluation import seconds_left
@@ -82,7 +83,7 @@ def _needed(
 
     It is 0 for a budget that does not concern the job.
     """
-    pools = [job.pool_id] if attempt is not None else job.pools or [job.pool_id]
+    pools = _pools(job, attempt)
     if not one.concerns(job.user_id, pools):
         return 0
     multiplier_ppm = job.priority_class.price_multiplier_ppm
@@ -106,14 +107,17 @@ def _needed(
     )
 
 
+def _pools(job: Job, attempt: Attempt | None) -> list[UUID]:
+    """Return the pools in which the job may run, or does."""
+    return [job.pool_id] if attempt is not None else job.pools or [job.pool_id]
+
+
 def _cost(job: Job, attempt: Attempt | None, seconds: int, now: datetime) -> PresentCost | None:
-    mgpu = job.mgpu if attempt is None else attempt.mgpu
-    guaranteed_mgpu = mgpu if attempt is None else attempt.guaranteed_mgpu
-    return present_cost(
+    """Return the most that `seconds` of the job cost. The class of a running job may change."""
+    return highest_cost(
         organization_id=job.organization_id,
-        pool_id=job.pool_id,
-        guaranteed_mgpu=guaranteed_mgpu,
-        borrowed_mgpu=mgpu - guaranteed_mgpu,
+        pools=_pools(job, attempt),
+        mgpu=job.mgpu if attempt is None else attempt.mgpu,
         multiplier_ppm=job.priority_class.price_multiplier_ppm,
         seconds=seconds,
         now=now,
@@ -121,7 +125,7 @@ def _cost(job: Job, attempt: Attempt | None, seconds: int, now: datetime) -> Pre
 
 
 def _cap_note(job: Job, attempt: Attempt | None, limit_s: int, now: datetime) -> str:
-    """Return the sentence for a cost cap that is reached before the new end; "" if it is not."""
+    """Return the sentence for a cost cap that may be reached before the new end, or ""."""
     if job.cost_cap_nano is None:
         return ""
     end = ends_at(job, attempt, limit_s)
@@ -133,6 +137,6 @@ def _cap_note(job: Job, attempt: Attempt | None, limit_s: int, now: datetime) ->
     reached_s = left_nano * left_s // cost.billed_nano
     when = "of its run" if attempt is None else "more"
     return (
-        f"At present prices the job reaches its cost cap after {duration_text(reached_s)} {when}, "
-        "before its new end, and is stopped then."
+        "At present prices the job may reach its cost cap after "
+        f"{duration_text(reached_s)} {when}, before its new end. It is stopped at the cap."
     )

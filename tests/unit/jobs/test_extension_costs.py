@@ -11,7 +11,7 @@ from builders.billing_builders import a_metered_attempt, a_rate_card, at, terms_
 from builders.budget_builders import GPU_HOUR, an_evaluated_budget
 from builders.clocks import ClockAt
 from builders.job_builders import a_job, an_attempt
-from builders.portal_builders import NOW, Company, a_grant, a_user
+from builders.portal_builders import NOW, Company, a_grant, a_pool, a_user
 from jobs.api import extending as views
 from jobs.models import Job
 from tenants.models import User
@@ -58,14 +58,18 @@ def plan(user: User, job: Job, by_s: int) -> dict[str, Any]:
     return body
 
 
-def test_the_longer_run_costs_what_its_gpus_cost(company: Company, bob: User) -> None:
-    """Two guaranteed GPUs and six borrowed ones, for two hours.
+@pytest.mark.parametrize(("guaranteed", "borrowed"), [(10, 3), (3, 10)])
+def test_a_longer_run_costs_at_most_the_dearest_class(
+    company: Company, bob: User, guaranteed: int, borrowed: int
+) -> None:
+    """The class of a running job's eight GPUs may change in the two hours.
 
-    Planted: all of them guaranteed. Against: the whole new limit in place of what is longer.
+    Planted: the present split. Against: the whole new limit in place of what is longer.
     """
-    a_rate_card(company.organization, {"guaranteed": 10, "borrowed": 3}, pool=company.pool)
+    prices = {"guaranteed": guaranteed, "borrowed": borrowed}
+    a_rate_card(company.organization, prices, pool=company.pool)
     body = plan(bob, a_running_job(company, bob), 2 * HOUR)
-    assert (body["cost_nano"], body["currency"]) == (2 * (2 * 10 + 6 * 3), "EUR")
+    assert (body["cost_nano"], body["currency"]) == (2 * 8 * 10, "EUR")
     assert (body["unbilled_nano"], body["price_mode"]) == (0, "pay_per_use")
 
 
@@ -75,7 +79,26 @@ def test_a_longer_run_in_showback_is_not_billed(company: Company, bob: User) -> 
     terms_of(card, "showback", pool=company.pool)
     body = plan(bob, a_running_job(company, bob), 2 * HOUR)
     shown = (body["cost_nano"], body["unbilled_nano"], body["price_mode"])
-    assert shown == (0, 2 * (2 * 10 + 6 * 3), "showback")
+    assert shown == (0, 2 * 8 * 10, "showback")
+
+
+def test_a_waiting_job_costs_at_most_the_dearest_pool_and_class(
+    company: Company, bob: User
+) -> None:
+    """Borrowed use of the second pool is dearest, because a commitment pays guaranteed use there.
+
+    Planted: all GPUs guaranteed, in the first pool. Against: the highest listed price.
+    """
+    other = a_pool("a100")
+    a_rate_card(company.organization, {"guaranteed": 5, "borrowed": 3}, pool=company.pool)
+    card = a_rate_card(company.organization, {"guaranteed": 20, "borrowed": 7}, pool=other)
+    terms_of(card, "commitment", pool=other)
+    job = a_job(company, bob, mgpu_per_node=8_000, time_limit_s=HOUR)
+    assert plan(bob, job, HOUR)["cost_nano"] == 8 * 5
+    Job.objects.filter(pk=job.pk).update(pools=[company.pool.pk, other.pk])
+    body = plan(bob, job, HOUR)
+    shown = (body["cost_nano"], body["unbilled_nano"], body["price_mode"])
+    assert shown == (8 * 7, 0, "commitment")
 
 
 @pytest.mark.parametrize(("limit", "refused"), [(24, False), (23, True)])
@@ -157,8 +180,8 @@ def test_a_plan_says_that_the_cost_cap_ends_the_job_before_its_new_end(
     a_rate_card(company.organization, {"guaranteed": 2 * EURO, "borrowed": 2 * EURO}, start=START_S)
     job = a_running_job(company, bob, cost_cap_nano=cap * EURO)
     note = (
-        "At present prices the job reaches its cost cap after 2 h 30 min more, before its new "
-        "end, and is stopped then."
+        "At present prices the job may reach its cost cap after 2 h 30 min more, before its new "
+        "end. It is stopped at the cap."
     )
     assert plan(bob, job, 2 * HOUR)["notes"] == ([note] if told else [])
 
@@ -172,6 +195,6 @@ def test_a_cost_cap_counts_what_earlier_attempts_cost(company: Company, bob: Use
         job.team, ended_s - HOUR, ended_s, user=bob, job_id=job.pk, pool=job.pool, now=NOW
     )
     assert plan(bob, job, HOUR)["notes"] == [
-        "At present prices the job reaches its cost cap after 1 h of its run, before its new end, "
-        "and is stopped then."
+        "At present prices the job may reach its cost cap after 1 h of its run, before its new "
+        "end. It is stopped at the cap."
     ]
