@@ -80,14 +80,16 @@ def owners_notice(
 ) -> NewNotice:
     """Return a notice for the owner of a job. `key` tells its occurrences of `event` apart.
 
-    The tasks of an array give one notice of each event a day, and one at each moment with a
-    deadline. It links to their list.
+    The tasks of an array give one notice of each event a day: that of the deadline, if there is
+    one. They give one at each moment of their preemption. It links to their list.
     """
     if job.array_id is None:
         kind, subject_id, link = "job", job.pk, f"/jobs/{job.pk}"
     else:
         kind, subject_id, link = "job_array", job.array_id, f"/jobs?array={job.array_id}"
-        key = f"{at:%Y-%m-%d}" if deadline is None else at.isoformat()
+        key = f"{deadline or at:%Y-%m-%d}"
+        if event is NoticeEvent.JOB_PREEMPTING:
+            key = at.isoformat()
     return NewNotice(
         user_id=job.user_id,
         event=event,

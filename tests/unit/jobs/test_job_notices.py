@@ -200,6 +200,30 @@ def test_a_time_limit_is_told_half_an_hour_before(company: Company, bob: User) -
     assert Notice.objects.latest("pk").deadline == NOW + timedelta(hours=5)
 
 
+def test_the_time_limits_of_an_array_are_told_once_a_day(company: Company, bob: User) -> None:
+    """Three tasks end in the first 20 minutes of a day, and one on the day after.
+
+    Planted: the timer's clock in the key, which gives 30 notices in 30 minutes. Against: the day of
+    the clock, which gives a second notice of a task after midnight.
+    """
+    array = an_array(company, bob, "running", "running", "running", "running")
+    four_hours, midnight = timedelta(hours=4), NOW + timedelta(hours=12)
+    for task, end in zip(
+        array.tasks.order_by("array_index"),
+        (midnight, midnight + LONG, midnight + 2 * LONG, midnight + timedelta(hours=25)),
+        strict=True,
+    ):
+        Job.objects.filter(pk=task.pk).update(
+            started_at=end - four_hours, time_limit_s=4 * 3600, attempt_number=1
+        )
+    given = [
+        give_time_limit_notices(midnight + timedelta(minutes=minute)) for minute in range(-30, 30)
+    ]
+    assert (given[0], sum(given)) == (1, 1)
+    assert give_time_limit_notices(midnight + timedelta(hours=24, minutes=45)) == 1
+    assert set(Notice.objects.values_list("user", "link")) == {(bob.pk, f"/jobs?array={array.pk}")}
+
+
 def test_a_deactivated_owner_is_not_told(company: Company) -> None:
     gone = a_user(company.organization, "gone")
     job = a_job(company, gone)
