@@ -48,7 +48,7 @@ def give_notices(now: datetime) -> int:
     teams = Node.objects.select_related("organization").in_bulk({row[1] for row in due})
     people = nearest_people_of(Permission.MANAGE_QUOTA, [team.path for team in teams.values()])
     given: set[UUID] = set()
-    told: list[NewNotice] = []
+    notices: list[NewNotice] = []
     for credit_pool_id, team_id, expires_at, amount, days, pool in due:
         CreditNotice.objects.create(
             credit_pool_id=credit_pool_id,
@@ -74,7 +74,7 @@ def give_notices(now: datetime) -> int:
                 "days": days,
             },
         )
-        told += [
+        notices += [
             NewNotice(
                 user_id=user_id,
                 event=NoticeEvent.CREDITS_EXPIRING,
@@ -89,7 +89,7 @@ def give_notices(now: datetime) -> int:
             )
             for user_id in people[team.path]
         ]
-    give_to_people(told)
+    give_to_people(notices)
     for organization_id in sorted(given):
         publish("quotas", organization_id=organization_id)
     return len(due)

@@ -12,7 +12,7 @@ from budgets.models import AlertKind, Budget, BudgetAlert, BudgetState, WindowKi
 from live.publishing import publish
 from notices.giving import NewNotice, give_notices
 from notices.models import NoticeEvent
-from notices.recipients import nearest_people_of
+from notices.recipients import active_people, nearest_people_of
 from primitives.days import midnight
 from tenants.roles import Permission
 
@@ -79,20 +79,22 @@ def alert(
 
 
 def _notices(alerts: Sequence[BudgetAlert]) -> Iterator[NewNotice]:
-    """Yield the notices for those who manage the node's quotas, and for the user of the budget."""
+    """Yield the notices for people who manage the node's quotas, and for the budget's user.
+
+    A deactivated user and a service account get none.
+    """
     paths = {alert.budget.node.path for alert in alerts}
     people = nearest_people_of(Permission.MANAGE_QUOTA, paths)
+    users = active_people({alert.budget.user_id for alert in alerts if alert.budget.user_id})
     for alert in alerts:
         budget = alert.budget
-        told = set(people[budget.node.path])
-        if budget.user_id is not None:
-            told.add(budget.user_id)
+        recipients = {*people[budget.node.path], *users & {budget.user_id}}
         reached = (
             f"has reached {alert.percent} % of its limit"
             if alert.kind == AlertKind.USED
             else "is forecast to reach its limit"
         )
-        for user_id in told:
+        for user_id in recipients:
             yield NewNotice(
                 user_id=user_id,
                 event=NoticeEvent.BUDGET_ALERT,

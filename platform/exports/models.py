@@ -210,7 +210,7 @@ class ChargeAudit(models.Model):
 
 
 class DeliveryFrequency(models.TextChoices):
-    """When a file is delivered."""
+    """The time of a delivery."""
 
     #: Once a month is closed: the whole month.
     MONTHLY = "monthly"

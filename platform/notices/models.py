@@ -42,7 +42,7 @@ class NoticeEvent(models.TextChoices):
 
 
 class Notice(models.Model):
-    """One event, as one person is told of it. Nobody else ever reads it.
+    """A notice of one event for one person. Nobody else ever reads it.
 
     `key` names the event for the person, who gets each key once. `link` is a path of the portal.
     `deadline` is the time by which the person must act, if there is one.

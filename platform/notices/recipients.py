@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from live.publishing import prefixes_of
-from tenants.models import RoleGrant, UserKind
+from tenants.models import RoleGrant, User, UserKind
 from tenants.roles import PERMISSIONS, Permission, Role
 
 #: The most people who are told of one event.
@@ -40,6 +40,12 @@ def nearest_people_of(
     for prefix, user_id in grants.order_by("user").values_list("node__path", "user").distinct():
         people.setdefault(prefix, []).append(user_id)
     return {path: _nearest(people, path)[:RECIPIENTS_MAX] for path in paths}
+
+
+def active_people(users: Collection[UUID]) -> set[UUID]:
+    """Return those of the users who are active people: no service account, nobody deactivated."""
+    people = User.objects.filter(pk__in=users, is_active=True, kind=UserKind.PERSON)
+    return set(people.values_list("pk", flat=True))
 
 
 def _nearest(people: Mapping[str, list[UUID]], path: str) -> list[UUID]:

@@ -29,6 +29,7 @@ from quotas.administration import QuotaEdit, change_quota
 from quotas.models import Quota
 from quotas.planned_changes import apply_planned, cancel_planned, draft_change, etag_of_planned
 from quotas.quota_notices import give_cluster_notices
+from tenants.models import User
 from tenants.roles import Permission, Role
 
 pytestmark = pytest.mark.django_db
@@ -213,6 +214,19 @@ def test_a_budget_tells_the_lead_and_its_user(company: Company) -> None:
         ("budget_alert", words.format("team")),
     ]
     assert told(bob.user) == [("budget_alert", words.format("bob"))]
+
+
+def test_a_budget_tells_no_deactivated_user_and_no_service_account(company: Company) -> None:
+    """Planted: the user of a personal budget is told, whoever it is."""
+    lead = an_actor(company.nlp, Role.TEAM_LEAD, "lead")
+    gone, robot = (an_actor(company.nlp, Role.RESEARCHER, name) for name in ("gone", "robot"))
+    for actor in (gone, robot):
+        a_metered_attempt(company.nlp, 0, 3_600, mgpu=8_000, pool=company.pool, user=actor.user)
+        a_budget(company.nlp, 15, name=actor.user.username, user=actor.user)
+    User.objects.filter(pk=gone.user.pk).update(is_active=False)
+    User.objects.filter(pk=robot.user.pk).update(kind="service")
+    evaluate(company.organization.pk, at(19 * 86_400))
+    assert (told(gone.user), told(robot.user), len(told(lead.user))) == ([], [], 2)
 
 
 def test_statements_are_told_to_the_others_of_finance(company: Company) -> None:
