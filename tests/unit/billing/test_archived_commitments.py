@@ -79,7 +79,7 @@ def test_spans_end_and_begin_to_the_second(company: Company, alice: Actor) -> No
 
 
 def test_the_database_keeps_former_archivings(company: Company, alice: Actor) -> None:
-    """A restore without a row, a changed or deleted row, and a row that ends early are refused."""
+    """A restore without a row, a change or deletion of a row, and a negative length are refused."""
 
     def refused(law: str, act: object) -> None:
         with pytest.raises(IntegrityError) as refusal, transaction.atomic():
