@@ -305,14 +305,17 @@ def test_history_names_what_the_caller_may_see(world: World) -> None:
     record_events(
         [
             Happening(job.pk, NOW, "granted", {"cluster": str(world.company.cluster.pk)}),
-            *(Happening(job.pk, NOW, "preempting", {"for_team": str(t.pk)}) for t in teams),
+            *(
+                Happening(job.pk, NOW, "preempting", {"for_team": str(team.pk), "grace_s": 300})
+                for team in teams
+            ),
         ]
     )
     items = by_token(world.bob).get(f"jobs/{job.pk}/history").json()["items"]
     assert [item["detail"] for item in items] == [
         {"cluster": "local"},
-        {"for_team": "ai-company/production/inference"},
-        {"for_team": None},
+        {"for_team": "ai-company/production/inference", "grace_s": 300},
+        {"for_team": None, "grace_s": 300},
     ]
 
 
