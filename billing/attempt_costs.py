@@ -1,11 +1,14 @@
-"""The charge of one attempt, over all of its time."""
+"""The charges of attempts: of one over all of its time, and of several by spans of time."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from billing.models import MeteredAttempt
-from billing.usage_sql import ACCOUNTS, rated, rows_of
+from billing.spending import SPANS_MAX, Span
+from billing.usage_sql import ACCOUNTS, POOLS_MAX, rated, rows_of
 
 
 class AttemptCost(NamedTuple):
@@ -42,9 +45,46 @@ def cost_of_attempt(attempt: MeteredAttempt) -> AttemptCost | None:
     return AttemptCost(int(mgpu_s), int(cost_nano))
 
 
+def costs_of_attempts(
+    attempts: Collection[UUID], pool: UUID, spans: Sequence[Span]
+) -> dict[tuple[UUID, int], int]:
+    """Return the cost of each attempt in each span (by its place), in nano-currency.
+
+    Absent: no use. The attempts are of the pool and of the teams of the spans. One statement.
+    Raises ValueError for more than `SPANS_MAX` spans.
+    """
+    if not attempts or not spans:
+        return {}
+    if len(spans) > SPANS_MAX:
+        raise ValueError(f"{len(spans)} spans are too many for one statement")
+    found = rows_of(
+        _COSTS,
+        {
+            "teams": [span.team for span in spans],
+            "pools": [pool],
+            "since_at": min(span.start for span in spans),
+            "until_at": max(span.end for span in spans),
+            "place_numbers": list(range(1, len(spans) + 1)),
+            "place_since": [span.start for span in spans],
+            "place_until": [span.end for span in spans],
+            "attempts": list(attempts),
+            "priced_at": None,
+        },
+    )
+    return {
+        (attempt, account // POOLS_MAX - 1): int(cost_nano) for attempt, account, cost_nano in found
+    }
+
+
 # The commitment of its team is no charge of the attempt.
 _COST = f"""
 WITH {ACCOUNTS}, {rated("AND a.id = %(attempt)s")}
 SELECT COALESCE(SUM(r.mgpu_s), 0), COALESCE(SUM(r.cost_nano), 0) FROM rated r
 WHERE r.attempt_id = %(attempt)s
+"""  # noqa: S608 - made of constants only
+
+_COSTS = f"""
+WITH {ACCOUNTS}, {rated("AND a.id = ANY(%(attempts)s)")}
+SELECT attempt_id, account, SUM(cost_nano) FROM rated
+WHERE attempt_id = ANY(%(attempts)s) AND account IS NOT NULL GROUP BY attempt_id, account
 """  # noqa: S608 - made of constants only

@@ -14,17 +14,11 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from adjustments.adjusting import lock_organization, refuse_without_note
-from adjustments.disputed_charges import charge_nano_of, used_month_of
-from adjustments.models import (
-    REASON_LENGTH_MAX,
-    Adjustment,
-    AdjustmentStatus,
-    Dispute,
-    DisputeStatus,
-)
-from adjustments.months import first_day_of, moment_in, open_month, past_month
+from adjustments.disputed_charges import charge_nano_of
+from adjustments.models import Dispute, DisputeStatus
+from adjustments.months import past_month
+from adjustments.refunds import refund
 from adjustments.rights import currency_of, may_decide, note_act, require_finance
-from bank.settling import zone_of
 from billing.models import MeteredAttempt
 from clusters.models import Pool
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
@@ -49,7 +43,7 @@ class DisputedRow:
 def visible_disputes(actor: Actor) -> QuerySet[Dispute]:
     """Return the disputes of teams whose costs the actor may see, and the actor's own ones."""
     rows = Dispute.objects.select_related(
-        "organization", "team", "attempt", "pool", "asked_by", "decided_by", "refund"
+        "organization", "team", "attempt", "pool", "asked_by", "decided_by"
     )
     return visible(
         actor, rows, Permission.VIEW_COSTS, path_field="team__path", own=Q(asked_by=actor.user)
@@ -88,8 +82,9 @@ def open_dispute(attempt_id: UUID, reason: str, *, actor: Actor, now: datetime) 
 def open_row_dispute(row: DisputedRow, reason: str, *, actor: Actor, now: datetime) -> Dispute:
     """Dispute what a team was charged for a pool in a month that is over.
 
-    Raises InvalidRequest for another month, Forbidden without the right to manage the team's jobs,
-    and Conflict where it costs nothing, and where it is disputed or refunded already.
+    Raises InvalidRequest for another month, Forbidden without the rights to manage the team's jobs
+    and to see its costs, and Conflict where it costs nothing, and where it is disputed or refunded
+    already.
     """
     if row.team.kind != NodeKind.TEAM:
         raise InvalidRequest(
@@ -100,6 +95,12 @@ def open_row_dispute(row: DisputedRow, reason: str, *, actor: Actor, now: dateti
         raise Forbidden(
             f"Only people who manage the jobs of {row.team.display_path} dispute its charges.",
             permission=Permission.MANAGE_JOBS.value,
+        )
+    if not actor.holds(Permission.VIEW_COSTS, row.team.path):
+        raise Forbidden(
+            f"Only people and tokens that see the costs of {row.team.display_path} dispute what it "
+            "was charged in a month.",
+            permission=Permission.VIEW_COSTS.value,
         )
     month = past_month(row.team.organization_id, row.month, now)
     dispute = Dispute(
@@ -179,7 +180,7 @@ def accept_dispute(
     now = now.replace(microsecond=0)
     dispute.refund_nano = amount
     _decide(dispute, DisputeStatus.ACCEPTED, note=note, actor=actor, now=now)
-    _refund(dispute, amount, actor=actor, now=now)
+    refund(dispute, amount, actor=actor, now=now)
     return dispute
 
 
@@ -200,29 +201,6 @@ def decline_dispute(dispute_id: UUID, *, note: str, actor: Actor, now: datetime)
     _refuse_decided(dispute)
     _decide(dispute, status, note=note, actor=actor, now=now.replace(microsecond=0))
     return dispute
-
-
-def _refund(dispute: Dispute, amount_nano: int, *, actor: Actor, now: datetime) -> None:
-    attempt, zone = dispute.attempt, zone_of(dispute.organization_id)
-    used_in = used_month_of(dispute, zone) or first_day_of(now, zone)
-    month = open_month(dispute.organization_id, used_in, now)
-    Adjustment.objects.create(
-        organization_id=dispute.organization_id,
-        team=dispute.team,
-        user_id=None if attempt is None else attempt.user_id,
-        pool_id=dispute.pool_id if attempt is None else attempt.pool_id,
-        dispute=dispute,
-        is_correction=month != used_in,
-        month=month,
-        effective_at=moment_in(dispute.organization_id, month, now),
-        amount_nano=-amount_nano,
-        currency=dispute.currency,
-        reason=f"Refund of {dispute.subject}"[:REASON_LENGTH_MAX],
-        status=AdjustmentStatus.DONE,
-        asked_by=actor.user,
-        asked_at=now,
-        decided_at=now,
-    )
 
 
 def _refuse_first_person(dispute: Dispute, actor: Actor) -> None:

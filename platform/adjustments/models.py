@@ -162,8 +162,8 @@ class Adjustment(models.Model):
     """An amount that is charged to a team beside its use: above 0 a charge, below 0 a credit.
 
     It counts in `month` (its first day), at `effective_at`, once it is done or approved. `user` and
-    `pool` may be empty. The refund of a `dispute` is the negative of its amount. It is a correction
-    if the month of the disputed use is closed.
+    `pool` may be empty. The refund of a `dispute` is the negative of its amount. What is taken back
+    of it later names the dispute, too. Both are corrections if the month of the use is closed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -171,7 +171,7 @@ class Adjustment(models.Model):
     team = models.ForeignKey(Node, models.PROTECT, related_name="+")
     user = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="+")
-    dispute = models.OneToOneField(Dispute, models.PROTECT, null=True, related_name="refund")
+    dispute = models.ForeignKey(Dispute, models.PROTECT, null=True, related_name="refunds")
     is_correction = models.BooleanField(default=False)
     month = models.DateField()
     effective_at = models.DateTimeField()
@@ -202,7 +202,7 @@ class Adjustment(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(dispute=None, is_correction=False)
-                | Q(dispute__isnull=False, status="done", amount_nano__lt=0),
+                | Q(dispute__isnull=False, status="done"),
                 name="only_refunds_are_corrections",
             ),
             models.CheckConstraint(

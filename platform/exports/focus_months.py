@@ -9,6 +9,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from adjustments.adjusting import adjustments_in
+from adjustments.disputed_charges import adjusted_path
 from adjustments.models import Adjustment
 from bank.settling import zone_of
 from billing.charges import Charge
@@ -24,7 +25,6 @@ from periods.statement_models import StatementKind, StatementLine
 from periods.statements import LineKey
 from primitives.days import midnight, next_month
 from primitives.units import PPM, DeviceKind
-from tenants.places import path_at
 
 #: The numbers of a statement and its line, by the key of the line or the id of its adjustment.
 Invoices = Mapping[LineKey | UUID, tuple[str, str]]
@@ -145,7 +145,7 @@ def _adjusted(
     book: CodeBook,
 ) -> FocusRow | None:
     """Return the row of an adjustment. None if the export does not ask for its team and pool."""
-    path = path_at(adjustment.team, adjustment.effective_at)
+    path = adjusted_path(adjustment, zone)
     pool = adjustment.pool
     if not is_asked(export, path, "" if pool is None else pool.name):
         return None

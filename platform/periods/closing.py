@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Min
 
 from adjustments.adjusting import adjustments_in, first_adjusted_month, lock_organization
+from adjustments.refunds import take_back_excess
 from audit.recording import record
 from bank.settling import zone_of
 from billing.confirmations import UnconfirmedDay, unconfirmed_days
@@ -112,8 +113,9 @@ def close_month(
 ) -> BillingPeriod:
     """Close a month for good, with its charges and adjustments as they are now.
 
-    Late facts of closed months become corrections in it. Every day of every used cluster must be
-    green or acknowledged. Otherwise a reason is needed. Raises Conflict, saying what to do.
+    Late facts of closed months become corrections in it, and take refunds of their use back. Every
+    day of every used cluster must be green or acknowledged. Otherwise a reason is needed. Raises
+    Conflict, saying what to do.
     """
     organization = organization_of(actor, organization_id, Permission.MANAGE_PRICES)
     with transaction.atomic():
@@ -138,6 +140,8 @@ def close_month(
             corrections_of(corrected, organization.pk),
         )
         first = corrected[0].first if corrected else period.month
+        zone = view.month.zone
+        take_back_excess(organization, first, period.month, zone, actor=actor, now=now)
         book = code_book([organization.pk], first, period.month)
         digest = PeriodDigest(period)
         # The rows come first: the database accepts none for a period that exists.

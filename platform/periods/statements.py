@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet, Sum
 
 from adjustments.adjusting import adjustments_in, lock_organization
-from adjustments.disputed_charges import used_month_of
+from adjustments.disputed_charges import adjusted_path, used_month_of
 from adjustments.models import Adjustment
 from audit.recording import record
 from billing.models import PriceMode
@@ -37,7 +37,7 @@ from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from primitives.units import DeviceKind, cents_text, div_half_even
 from tenants.access import Actor
 from tenants.models import NodeKind
-from tenants.places import nodes_by_path, path_at
+from tenants.places import nodes_by_path
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
 
@@ -119,13 +119,14 @@ def _adjustment_lines(period: BillingPeriod) -> list[tuple[LineKey, int, int]]:
 
 def line_of_adjustment(adjustment: Adjustment, period: BillingPeriod) -> LineKey:
     """Return the line of an adjustment, without codes. A correction names the month of the use."""
+    zone = ZoneInfo(period.time_zone)
     month, dispute, pool = adjustment.month, adjustment.dispute, adjustment.pool
     if adjustment.is_correction and dispute is not None:
-        month = used_month_of(dispute, ZoneInfo(period.time_zone)) or month
+        month = used_month_of(dispute, zone) or month
     return LineKey(
         is_correction=adjustment.is_correction,
         month=month,
-        team_path=path_at(adjustment.team, adjustment.effective_at),
+        team_path=adjusted_path(adjustment, zone),
         team_id=adjustment.team_id,
         pool="" if pool is None else pool.name,
         device=DeviceKind.GPU if pool is None else pool.kind,

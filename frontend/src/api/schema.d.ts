@@ -873,7 +873,7 @@ export interface paths {
         put?: never;
         /**
          * Dispute the charge of an attempt, or of a pool in a month
-         * @description An attempt that has ended: for the person who submitted the job, and those who manage the team's jobs. Or all that a team was charged for a pool in a month that is over: for those who manage its jobs. A charge is refunded once.
+         * @description An attempt that has ended: for the person who submitted the job, and those who manage the team's jobs. Or all that a team was charged for a pool in a month that is over: for those who manage its jobs and see its costs. A charge is refunded once.
          */
         post: operations["open_dispute"];
         delete?: never;
@@ -3302,7 +3302,7 @@ export interface components {
             decided_by: string | null;
             /**
              * Format: uuid
-             * @description The dispute that it refunds, if any
+             * @description The dispute that it refunds, or whose refund it takes back
              */
             dispute: string | null;
             /**

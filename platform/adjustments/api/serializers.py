@@ -92,7 +92,9 @@ class AdjustmentSerializer(serializers.Serializer[Any]):
     currency = serializers.CharField()
     reason = serializers.CharField()
     dispute = serializers.UUIDField(
-        source="dispute_id", allow_null=True, help_text="The dispute that it refunds, if any"
+        source="dispute_id",
+        allow_null=True,
+        help_text="The dispute that it refunds, or whose refund it takes back",
     )
     is_correction = serializers.BooleanField(
         help_text="Whether it refunds use of a month that is closed"

@@ -197,7 +197,7 @@ class DisputeList(APIView):
         summary="Dispute the charge of an attempt, or of a pool in a month",
         description="An attempt that has ended: for the person who submitted the job, and those "
         "who manage the team's jobs. Or all that a team was charged for a pool in a month that is "
-        "over: for those who manage its jobs. A charge is refunded once.",
+        "over: for those who manage its jobs and see its costs. A charge is refunded once.",
         request=NewDisputeSerializer,
         parameters=[IDEMPOTENCY_KEY],
         responses=answers({201: DisputeSerializer}, 404, 409, 422),
