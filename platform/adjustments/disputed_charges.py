@@ -164,7 +164,7 @@ def _linked(uses: Collection[DisputedUse], seed: Iterable[date]) -> list[Dispute
 
 
 class _Room:
-    """What may be refunded of a team's charges for a pool, by month."""
+    """The charges of a team for a pool, by month, that no refund took yet."""
 
     def __init__(
         self, team: UUID, pool: UUID, uses: Collection[DisputedUse], zone: ZoneInfo

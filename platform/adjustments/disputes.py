@@ -82,9 +82,9 @@ def open_dispute(attempt_id: UUID, reason: str, *, actor: Actor, now: datetime) 
 def open_row_dispute(row: DisputedRow, reason: str, *, actor: Actor, now: datetime) -> Dispute:
     """Dispute what a team was charged for a pool in a month that is over.
 
-    Raises InvalidRequest for another month, Forbidden without the rights to manage the team's jobs
-    and to see its costs, and Conflict where it costs nothing, and where it is disputed or refunded
-    already.
+    Raises InvalidRequest for another month. Raises Forbidden without the rights to manage the
+    team's jobs and to see its costs. Raises Conflict where it costs nothing, and where it is
+    disputed or refunded already.
     """
     if row.team.kind != NodeKind.TEAM:
         raise InvalidRequest(

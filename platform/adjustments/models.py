@@ -162,8 +162,9 @@ class Adjustment(models.Model):
     """An amount that is charged to a team beside its use: above 0 a charge, below 0 a credit.
 
     It counts in `month` (its first day), at `effective_at`, once it is done or approved. `user` and
-    `pool` may be empty. The refund of a `dispute` is the negative of its amount. What is taken back
-    of it later names the dispute, too. Both are corrections if the month of the use is closed.
+    `pool` may be empty. The refund of a `dispute` is the negative of its amount. A charge that
+    takes it back later names the dispute, too. Both are corrections if the month of the use is
+    closed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from collections import Counter
@@ -22,14 +23,16 @@ from builders.adjustment_builders import a_finance_person, asked
 from builders.billing_builders import DAY, LATER, a_metered_attempt, a_rate_card, at, terms_of
 from builders.export_builders import cells_of, exported
 from builders.period_builders import DECEMBER, DUE, close
-from builders.portal_builders import Company, a_company, a_pool, a_user, an_actor
+from builders.portal_builders import Company, a_company, a_department, a_pool, a_user, an_actor
 from exports.files import file_of
 from exports.models import Export
 from periods.code_models import CodeKind
 from periods.codes import NewCode, set_codes
 from periods.statement_models import Statement
 from periods.statements import Unit, credit_statement, issue_statements
+from quotas.models import Quota
 from tenants.access import Actor
+from tenants.moving import move_node
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -236,6 +239,29 @@ def test_corrections_are_rows_of_the_later_month(company: Company, fiona: Actor)
             "Refund of train, attempt 1",
         ),
     ]
+
+
+def test_the_refund_of_a_moved_team_is_of_its_former_department(
+    company: Company, fiona: Actor
+) -> None:
+    """nlp moved before the refund. Planted: the place at the time of the refund."""
+    disputed = a_metered_attempt(company.nlp, 10 * 86_400, 10 * 86_400 + HOUR, mgpu=1_000)
+    close(company, fiona, "2026-11", "known")
+    lab = a_department(company.organization, "lab")
+    alice = an_actor(company.organization, Role.ORGANIZATION_ADMIN, "alice")
+    Quota.objects.all().delete()
+    move_node(actor=alice, node=company.nlp, parent=lab, now=DECEMBER + timedelta(days=1))
+    dispute = open_dispute(disputed.pk, "it hung", actor=alice, now=DUE)
+    accept_dispute(dispute.pk, None, note="", actor=fiona, now=DUE)
+    december = {"start": DECEMBER, "end": JANUARY_1}
+    (of_open,) = [
+        row for row in cells_of(written(fiona, JANUARY_4, **december)) if row["x_AdjustmentId"]
+    ]
+    assert json.loads(of_open["Tags"]) == {"tidegate/department": "research"}
+    close(company, fiona, "2026-12", "known", now=JANUARY_4)
+    closed = cells_of(written(fiona, JANUARY_4, dataset="closed_charges", **december))
+    (refund,) = [row for row in closed if row["usage_class"] == "refund"]
+    assert refund["team"] == "ai-company/research/nlp"
 
 
 def test_an_open_month_has_its_adjustments(company: Company, fiona: Actor) -> None:
