@@ -34,7 +34,7 @@ import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./p
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 import { theChargeAudits } from "./chargeAudits.ts";
 import { deliveries } from "./deliveries.ts";
-import { anExport, theExports } from "./exports.ts";
+import { anExport, exportPolicy, theExports } from "./exports.ts";
 import { theRunsOf, theSchedules } from "./schedules.ts";
 import { theDay } from "./today.ts";
 
@@ -184,6 +184,7 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "organizations":
       if (action === "policy") return rules(company.rules.policy, request);
       if (action === "adjustment-policy") return thresholds(request);
+      if (action === "export-policy") return exportPolicy(request);
       if (action === "credit-bank") return rules(company.bank, request);
       if (action === "periods") return periods(request);
       if (action === "accounting-codes") return codes(request);

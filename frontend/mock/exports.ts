@@ -1,5 +1,7 @@
 /** Exported files: one of each state. */
 import type { components } from "../src/api/schema";
+import type { ExportPolicy } from "../src/api/types";
+import type { MockAnswer, MockRequest } from "./http.ts";
 
 type Export = components["schemas"]["Export"];
 
@@ -52,6 +54,7 @@ export function theExports(): Export[] {
         node: "ai-company",
         pool: null,
         period: { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z", as_of: "2026-11-21T13:00:00Z" },
+        users: "names",
         correction_style: "accounting",
         created_at: "2026-11-21T13:00:09Z",
       },
@@ -72,4 +75,17 @@ export function theExports(): Export[] {
       file_name: "charges-ai-company-20261001-20261101.xlsx",
     }),
   ];
+}
+
+/** Pseudonyms, as fiona chose; a change is answered, but not remembered. */
+export function exportPolicy({ method, body }: MockRequest): MockAnswer {
+  const policy: ExportPolicy = {
+    organization: "ai-company",
+    users: "pseudonyms",
+    changed_by: "fiona@ai-company",
+    changed_at: "2026-11-20T12:00:00Z",
+    version: 3,
+  };
+  const change = method === "PATCH" ? (body as Pick<ExportPolicy, "users">) : {};
+  return { status: 200, body: { ...policy, ...change } };
 }

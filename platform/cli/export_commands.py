@@ -14,7 +14,7 @@ from cli.api import Api, sleep
 from cli.context import open_api
 from cli.errors import CliError
 from cli.moments import is_day, moment, this_month
-from cli.organizations import zone_over
+from cli.organizations import organization_named, zone_over
 from cli.output import Format, print_data, print_fields, print_table, tell
 
 export_app = typer.Typer(
@@ -45,6 +45,13 @@ class DatasetName(StrEnum):
     FOCUS_BILLING_PERIOD = "focus_billing_period"
     FOCUS_CONTRACT_COMMITMENT = "focus_contract_commitment"
     FOCUS_INVOICE_DETAIL = "focus_invoice_detail"
+
+
+class UserNaming(StrEnum):
+    """How files of FOCUS name users."""
+
+    PSEUDONYMS = "pseudonyms"
+    NAMES = "names"
 
 
 @export_app.command("create")
@@ -175,6 +182,40 @@ def export_again(
 ) -> None:
     """Make a removed or failed file again, of the same moment. Prints the new ID."""
     typer.echo(open_api(ctx).post(f"exports/{export_id}/again")["id"])
+
+
+@export_app.command("users")
+def export_users(
+    ctx: typer.Context,
+    users: Annotated[
+        UserNaming | None,
+        typer.Argument(metavar="[pseudonyms|names]", help="Without it, only show the choice."),
+    ] = None,
+    organization: Annotated[
+        str | None, typer.Option("--organization", help="Its slug. Required if there are several.")
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show or change how new FOCUS files of an organization name users.
+
+    Files that were requested before keep their names.
+    """
+    api = open_api(ctx)
+    path = f"organizations/{organization_named(api, organization)['id']}/export-policy"
+    shown, tag = api.get_tagged(path)
+    if users is not None:
+        shown = api.patch(path, {"users": users.value}, if_match=tag)
+    if output is not Format.TABLE:
+        print_data(shown, output)
+        return
+    print_fields(
+        [
+            ("organization", shown["organization"]),
+            ("users", shown["users"]),
+            ("changed by", shown["changed_by"] or "-"),
+            ("changed at", shown["changed_at"] or "-"),
+        ]
+    )
 
 
 @export_app.command("audits")

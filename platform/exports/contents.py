@@ -19,7 +19,7 @@ from exports.focus_months import adjustment_rows, closed_focus_batches
 from exports.focus_rows import FocusRow, FocusRows, row_of
 from exports.focus_tables import Billing, billing_period, cost_and_usage
 from exports.invoice_tables import invoice_batches, invoice_detail
-from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey
+from exports.models import PERMILLE, Export, ExportDataset, PseudonymKey, UserNaming
 from exports.tables import CHARGE_COLUMNS, Column
 from periods.code_book import code_book
 from tenants.access import Actor
@@ -60,10 +60,17 @@ def _billing(export: Export) -> Billing:
         end=export.end,
         updated_at=max(export.start, export.as_of) if closed is None else closed.closed_at,
         is_closed=closed is not None,
-        pseudonym_key=bytes(PseudonymKey.objects.get(organization=export.organization_id).key),
+        pseudonym_key=_pseudonym_key(export),
         month=month,
         book=code_book([export.organization_id], month, month),
     )
+
+
+def _pseudonym_key(export: Export) -> bytes | None:
+    """Return the key of the file's pseudonyms. None without pseudonyms."""
+    if export.users != UserNaming.PSEUDONYMS:
+        return None
+    return bytes(PseudonymKey.objects.get(organization=export.organization_id).key)
 
 
 def batches_of(export: Export, actor: Actor) -> Generator[tuple[Sequence[Any], int], None, None]:

@@ -1,8 +1,8 @@
 """Columns of FOCUS 1.4 files: charges as Cost and Usage, and the Billing Period dataset.
 
 A text that a spreadsheet would run as a formula gets an apostrophe in CSV, as in all our files.
-Parquet has it as it was. Users are pseudonyms: a keyed hash, the same in all files of an
-organization, that nobody can compute without its key.
+Parquet has it as it was. Users are pseudonyms unless the organization chose login names: a keyed
+hash, the same in all files of an organization, that nobody can compute without its key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ COMMITMENT_TYPE = "Guaranteed Quota"
 class Billing:
     """The account, the period and the parties that all rows of a file share.
 
-    `book` has the accounting codes of `month`, the month of the period by its first day.
+    `book` has the accounting codes of `month`, the month of the period by its first day. Without a
+    `pseudonym_key`, users have their login names.
     """
 
     provider: str
@@ -49,14 +50,14 @@ class Billing:
     end: datetime
     updated_at: datetime
     is_closed: bool
-    pseudonym_key: bytes
+    pseudonym_key: bytes | None
     month: date
     book: CodeBook
 
 
 def cost_and_usage(billing: Billing) -> Sequence[Column]:
     """Return the columns of Cost and Usage for rows of `FocusRow`. Our own columns come last."""
-    pseudonym = _pseudonyms(billing.pseudonym_key)
+    principal = _principals(billing.pseudonym_key)
 
     def tags(row: FocusRow) -> str | None:
         charge = row.charge
@@ -130,7 +131,7 @@ def cost_and_usage(billing: Billing) -> Sequence[Column]:
         text("x_JobId", _of_attempt(lambda charge: charge.job_id)),
         text("x_Mode", lambda row: row.charge.mode or None),
         text("x_NonBillableReason", _non_billable_reason),
-        text("x_PrincipalId", lambda row: pseudonym(row.charge.user_id)),
+        text("x_PrincipalId", lambda row: principal(row.charge)),
         text("x_PriorityClass", lambda row: row.charge.priority_class or None),
         decimal(
             "x_PriorityMultiplier",
@@ -292,13 +293,16 @@ def _tags(department: str, codes: Codes) -> str | None:
     return json.dumps(found) if found else None
 
 
-def _pseudonyms(key: bytes) -> Callable[[str], str | None]:
-    """Return the function that gives a user's pseudonym. Rows without a user have none."""
+def _principals(key: bytes | None) -> Callable[[Charge], str | None]:
+    """Return the function that names the user of a charge, by pseudonym if there is a key.
+
+    Charges without a user have None.
+    """
+    if key is None:
+        return lambda charge: charge.user or None
 
     @lru_cache(65_536)
-    def pseudonym(user_id: str) -> str | None:
-        if not user_id:
-            return None
+    def pseudonym(user_id: str) -> str:
         return hmac.new(key, user_id.encode(), "sha256").hexdigest()[:_PSEUDONYM_HEX]
 
-    return pseudonym
+    return lambda charge: pseudonym(charge.user_id) if charge.user_id else None

@@ -82,6 +82,7 @@ def manifest_of(
             "end": _text(export.end),
             "as_of": _text(export.as_of),
         },
+        "users": export.users or None,
         "correction_style": CORRECTION_STYLE,
         "created_at": _text(now),
     }

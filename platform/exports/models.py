@@ -64,11 +64,21 @@ class ExportFormat(models.TextChoices):
     PDF = "pdf"
 
 
+class UserNaming(models.TextChoices):
+    """How a file names users."""
+
+    #: A keyed hash, the same in all files of an organization; see `PseudonymKey`.
+    PSEUDONYMS = "pseudonyms"
+    #: Login names.
+    NAMES = "names"
+
+
 class Export(models.Model):
     """A file with the charges of a node and everything below it, during `[start, end)`.
 
-    `time_zone` is the organization's at the request. `node_path` is as requested, with its last
-    slash. Use that has not ended counts until `as_of`.
+    `time_zone` is the organization's at the request, and so is the choice of `users`. A file
+    without users has an empty one. `node_path` is as requested, with its last slash. Use that has
+    not ended counts until `as_of`.
     An empty `pool` means all. A worker that writes the file updates `seen_at`; another one starts
     again where that is too old. `message` says why it failed. `manifest` is None until it is done.
     `removed_at` is when its file was deleted; all else stays.
@@ -85,6 +95,7 @@ class Export(models.Model):
     time_zone = models.CharField(max_length=64, default="UTC")
     as_of = models.DateTimeField()
     pool = models.CharField(max_length=63, blank=True)
+    users = models.CharField(max_length=10, choices=UserNaming.choices, blank=True)
     state = models.CharField(max_length=8, choices=ExportState.choices, default=ExportState.QUEUED)
     progress_permille = models.PositiveIntegerField(default=0)
     tries = models.PositiveIntegerField(default=0)
@@ -126,6 +137,11 @@ class Export(models.Model):
             models.CheckConstraint(
                 condition=Q(state="failed") & ~Q(message="") | ~Q(state="failed") & Q(message=""),
                 name="export_says_why_it_failed",
+            ),
+            models.CheckConstraint(
+                condition=Q(users__in=["pseudonyms", "names"])
+                | Q(users="") & ~Q(dataset="focus_cost_and_usage"),
+                name="export_says_how_it_names_users",
             ),
         ]
         indexes = [
@@ -170,6 +186,36 @@ class PseudonymKey(models.Model):
 
     def __str__(self) -> str:
         return f"pseudonym key of {self.organization}"
+
+
+class ExportPolicy(models.Model):
+    """The organization's choice how new files of FOCUS name users.
+
+    `changed_by` changed it last.
+    """
+
+    organization = models.OneToOneField(Node, models.PROTECT, primary_key=True, related_name="+")
+    users = models.CharField(
+        max_length=10, choices=UserNaming.choices, default=UserNaming.PSEUDONYMS
+    )
+    changed_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    changed_at = models.DateTimeField(null=True)
+    version = models.IntegerField(default=1)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(users__in=["pseudonyms", "names"]), name="user_naming_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(changed_by=None, changed_at=None, users="pseudonyms")
+                | Q(changed_by__isnull=False, changed_at__isnull=False),
+                name="user_naming_remembers_its_last_change",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"export policy of {self.organization}"
 
 
 class ChargeAudit(models.Model):

@@ -24,7 +24,9 @@ from exports.models import (
     ExportFormat,
     ExportState,
     PseudonymKey,
+    UserNaming,
 )
+from exports.policies import policy_of
 from live.publishing import publish
 from periods.charges import closed_until
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
@@ -85,6 +87,8 @@ def request_export(
         )
     if dataset in FOCUS_DATASETS:
         _refuse_other_than_a_month(period, organization)
+    users = _users_in(dataset, format_name, organization)
+    if users == UserNaming.PSEUDONYMS:
         PseudonymKey.objects.get_or_create(
             organization=organization, defaults={"key": token_bytes(PSEUDONYM_KEY_BYTES)}
         )
@@ -107,6 +111,7 @@ def request_export(
         time_zone=zone_of(organization.pk).key,
         as_of=period.as_of.replace(microsecond=0),
         pool=pool_name or "",
+        users=users,
         created_at=now,
     )
     record(
@@ -118,11 +123,24 @@ def request_export(
         actor=actor.user.login,
         organization_id=organization.pk,
         node_path=path,
-        detail={"dataset": dataset, "format": format_name, "file": export.file_name},
+        detail={
+            "dataset": dataset,
+            "format": format_name,
+            "file": export.file_name,
+            "users": users or None,
+        },
         request_id=current_request_id(),
     )
     publish("reports", organization_id=organization.pk)
     return export
+
+
+def _users_in(dataset: str, format_name: str, organization: Node) -> str:
+    """Return how a file of the organization names users; empty for a file without users."""
+    if dataset == ExportDataset.FOCUS_COST_AND_USAGE:
+        return policy_of(organization).users
+    has_users = dataset not in FOCUS_DATASETS and format_name != ExportFormat.PDF
+    return UserNaming.NAMES if has_users else ""
 
 
 def _refuse_open_months(period: Period, organization: Node) -> None:
@@ -191,6 +209,8 @@ def finished_file(export: Export) -> Path:
 
 def make_again(export_id: UUID, *, actor: Actor, now: datetime) -> Export:
     """Request the file of a removed or failed export once more, of the same moment.
+
+    It names users as the organization chooses now.
 
     Raises as `export_by_id` and `request_export`, and Conflict for a file that is there or comes.
     """

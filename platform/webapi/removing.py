@@ -34,6 +34,7 @@ _WORDS = {
     "exports.delivery": "deliveries of files",
     "exports.deliveryschedule": "deliveries of files",
     "exports.export": "exported files",
+    "exports.exportpolicy": "a choice of names in files",
     "exports.pseudonymkey": "exported files",
     "jobs.attempt": "jobs",
     "jobs.job": "jobs",

@@ -573,6 +573,10 @@ TABLE: dict[tuple[str, str], Case] = {
     ("PATCH", "organizations/<uuid:organization_id>/adjustment-policy"): a_case(
         "401 200 200 403 403 403 403 200 403 403 404", {"threshold_nano": 5}, If_Match='"v1"'
     ),
+    ("GET", "organizations/<uuid:organization_id>/export-policy"): a_case(MEMBERS),
+    ("PATCH", "organizations/<uuid:organization_id>/export-policy"): a_case(
+        "401 200 200 403 403 403 403 200 403 403 404", {"users": "names"}, If_Match='"v1"'
+    ),
     ("GET", "rate-cards"): a_case(CUT_TO_ALL),
     # There is one already: who may make one is told of the conflict.
     ("POST", "rate-cards"): a_case(

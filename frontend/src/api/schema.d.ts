@@ -1710,6 +1710,30 @@ export interface paths {
         patch: operations["change_credit_bank"];
         trace?: never;
     };
+    "/api/v1/organizations/{organization_id}/export-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get how new FOCUS files name users
+         * @description Get the choice.
+         */
+        get: operations["get_export_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change how new FOCUS files name users
+         * @description Files that were requested before keep their names. It needs the right manage_prices on the organization.
+         */
+        patch: operations["change_export_policy"];
+        trace?: never;
+    };
     "/api/v1/organizations/{organization_id}/periods": {
         parameters: {
             query?: never;
@@ -5081,7 +5105,7 @@ export interface components {
              */
             as_of?: string | null;
             /**
-             * @description charges: use and cost of each attempt, usage class and UTC day. closed_charges: charges of closed months as they were billed, with corrections; the file never changes. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms. focus_invoice_detail: lines of the statements and credit notes issued until as_of
+             * @description charges: use and cost of each attempt, usage class and UTC day. closed_charges: charges of closed months as they were billed, with corrections; the file never changes. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time zone; users are pseudonyms, unless the organization chose names. focus_invoice_detail: lines of the statements and credit notes issued until as_of
              *
              *     * `charges` - Charges
              *     * `closed_charges` - Closed Charges
@@ -5136,6 +5160,13 @@ export interface components {
             sha256: string;
             size_bytes: number;
             sums: components["schemas"]["ExportSums"][];
+            /**
+             * @description null: the file has no users
+             *
+             *     * `pseudonyms` - Pseudonyms
+             *     * `names` - Names
+             */
+            users: components["schemas"]["UsersEnum"] | components["schemas"]["NullEnum"];
         };
         ExportPage: {
             items: components["schemas"]["Export"][];
@@ -5150,6 +5181,27 @@ export interface components {
             end: string;
             /** Format: date-time */
             start: string;
+        };
+        /** @description The choice how new files of FOCUS name users. */
+        ExportPolicy: {
+            /** Format: date-time */
+            changed_at: string | null;
+            /** @description Login of who changed it last */
+            changed_by: string | null;
+            /** @description Slug of the organization */
+            organization: string;
+            users: components["schemas"]["UsersEnum"];
+            version: number;
+        };
+        /** @description A change of the choice. */
+        ExportPolicyUpdateRequest: {
+            /**
+             * @description pseudonyms: a keyed hash, the same in all files. names: login names
+             *
+             *     * `pseudonyms` - Pseudonyms
+             *     * `names` - Names
+             */
+            users: components["schemas"]["UsersEnum"];
         };
         /**
          * @description * `queued` - Queued
@@ -9068,6 +9120,12 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /**
+         * @description * `pseudonyms` - Pseudonyms
+         *     * `names` - Names
+         * @enum {string}
+         */
+        UsersEnum: "pseudonyms" | "names";
         /**
          * @description * `understood` - understood
          *     * `ignored` - ignored
@@ -15335,6 +15393,131 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_export_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_export_policy: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExportPolicyUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -80,6 +80,7 @@ export type Quarantine = Schemas["Quarantine"];
 export type Budget = Schemas["Budget"];
 export type Adjustment = Schemas["Adjustment"];
 export type AdjustmentPolicy = Schemas["AdjustmentPolicy"];
+export type ExportPolicy = Schemas["ExportPolicy"];
 export type Dispute = Schemas["Dispute"];
 export type BudgetAlert = Schemas["BudgetAlert"];
 export type PoolCredits = Schemas["PoolCredits"];

@@ -13,6 +13,7 @@ import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
 import { formatCount } from "../ui/units";
 import { Choice, DATASETS, FORMATS } from "./exportChoices";
+import { FocusUsers } from "./FocusUsers";
 import { exportsQuery, type Export, type ExportDataset, type ExportFormat } from "./exportQueries";
 
 const TONES = { queued: "wait", running: "wait", done: "run", failed: "bad" } as const;
@@ -30,6 +31,7 @@ export function Exports({ filter, node }: { filter: Period; node: string | undef
       <h2>Export charges</h2>
       <p className="sub">One row per job attempt, usage class and day (UTC), below {node} in this period.</p>
       <Request filter={filter} node={node} />
+      <FocusUsers node={node} />
       <QueryView query={exports} loading={<Lines count={2} label="Loading the exports" />}>
         {(items) => (items.length === 0 ? <Empty>No exports yet.</Empty> : <ExportTable items={items} />)}
       </QueryView>

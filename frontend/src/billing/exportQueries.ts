@@ -19,6 +19,20 @@ export const exportsQuery = queryOptions({
   refetchInterval: ({ state }) => (state.data?.some(isUnfinished) ? REFRESH_MS : false),
 });
 
+/** How new FOCUS files of an organization name users. */
+export function exportPolicyQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: ["reports", "export-policy", organizationId],
+    queryFn: ({ signal }) =>
+      unwrap(
+        client.GET("/api/v1/organizations/{organization_id}/export-policy", {
+          params: { path: { organization_id: organizationId } },
+          signal,
+        }),
+      ),
+  });
+}
+
 export function isUnfinished({ state }: Export): boolean {
   return state === "queued" || state === "running";
 }

@@ -8,6 +8,9 @@ import { sizeOf } from "./Exports";
 
 const PAGE = "/chargeback?period=custom&start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z&scope=ai-company";
 
+const finance = () =>
+  aSession({ permissions: { "ai-company": ["view_tree", "view_jobs", "view_costs", "manage_prices"] } });
+
 async function theCard() {
   return screen.findByRole("region", { name: "Export charges" });
 }
@@ -58,6 +61,33 @@ describe("exports of charges", () => {
     expect(
       screen.getByText(/tidegate export create ai-company --dataset focus_cost_and_usage --format parquet .* --pool h100/),
     ).toBeInTheDocument();
+  });
+
+  it("lets finance choose login names in FOCUS files, from the version that was read", async () => {
+    const { user, requests, container } = open(PAGE, { company: aCompany({ session: finance() }) });
+    const names = await screen.findByRole("switch", { name: /^Login names in FOCUS files/ });
+    expect(names).not.toBeChecked();
+    expect(names).toHaveAccessibleDescription(
+      /^When on, new files name users by login instead of pseudonym; files made before keep their names\. Changed by fiona@ai-company /,
+    );
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(names);
+    const change = requests.find(({ method }) => method === "PATCH");
+    expect([change?.path.split("/").at(-1), change?.headers["if-match"], change?.body]).toEqual([
+      "export-policy",
+      '"v3"',
+      { users: "names" },
+    ]);
+    expect(await screen.findByText("New FOCUS files of AI Company have names of users.")).toBeInTheDocument();
+    expect(screen.getByRole("switch", { name: /^Login names in FOCUS files/ })).toBeChecked();
+  });
+
+  // Planted: the switch for everybody.
+  it("has no switch without the right to manage prices", async () => {
+    const session = aSession({ permissions: { "ai-company": ["view_tree", "view_jobs", "view_costs"] } });
+    open(PAGE, { company: aCompany({ session }) });
+    await within(await theCard()).findByRole("table", { name: "Exports" });
+    expect(screen.queryByRole("switch", { name: /^Login names in FOCUS files/ })).toBeNull();
   });
 
   it("is not shown to a reader of costs who may not see jobs", async () => {

@@ -13,6 +13,7 @@ from exports.models import (
     ExportDataset,
     ExportFormat,
     ExportState,
+    UserNaming,
 )
 from webapi.serializers import StrictSerializer, TextField, UtcTimeField
 
@@ -54,6 +55,9 @@ class ExportManifestSerializer(serializers.Serializer[Any]):
     node = serializers.CharField()
     pool = serializers.CharField(allow_null=True)
     period = ExportPeriodSerializer()
+    users = serializers.ChoiceField(
+        choices=UserNaming.choices, allow_null=True, help_text="null: the file has no users"
+    )
     correction_style = serializers.CharField(
         help_text="accounting: a correction of a closed period is a reversal and a new row, both "
         "in a later period"
@@ -127,8 +131,8 @@ class ExportCreateSerializer(StrictSerializer):
         help_text="charges: use and cost of each attempt, usage class and UTC day. "
         "closed_charges: charges of closed months as they were billed, with corrections; the file "
         "never changes. focus_...: a dataset of FOCUS 1.4, of one month of the organization's time "
-        "zone; users are pseudonyms. focus_invoice_detail: lines of the statements and credit "
-        "notes issued until as_of",
+        "zone; users are pseudonyms, unless the organization chose names. focus_invoice_detail: "
+        "lines of the statements and credit notes issued until as_of",
     )
     format = serializers.ChoiceField(
         choices=ExportFormat.choices,

@@ -12,6 +12,7 @@ from exports.api.delivery_views import (
     DeliveryScheduleList,
     DeliveryTargetList,
 )
+from exports.api.policy_views import ExportPolicyDetail
 from exports.api.views import ExportDetail, ExportFile, ExportList, ExportRepetition
 
 urlpatterns: list[URLPattern] = [
@@ -25,4 +26,5 @@ urlpatterns: list[URLPattern] = [
     path("exports/<uuid:export_id>", ExportDetail.as_view()),
     path("exports/<uuid:export_id>/again", ExportRepetition.as_view()),
     path("exports/<uuid:export_id>/file", ExportFile.as_view()),
+    path("organizations/<uuid:organization_id>/export-policy", ExportPolicyDetail.as_view()),
 ]

@@ -54,6 +54,40 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     return server
 
 
+def test_the_names_of_users_are_shown_and_changed(server: Server) -> None:
+    """Planted: a change without the version that was read; a change by a mere look."""
+    policy = {
+        "organization": "ai-company",
+        "users": "pseudonyms",
+        "changed_by": None,
+        "changed_at": None,
+        "version": 1,
+    }
+    answer = httpx.Response(200, json=policy, headers={"ETag": '"v1"'})
+    server.routes["GET organizations/7/export-policy"] = answer
+    assert server.run("export", "users").out.splitlines() == [
+        "organization  ai-company",
+        "users         pseudonyms",
+        "changed by    -",
+        "changed at    -",
+    ]
+    assert server.requests[-1].method == "GET"
+    server.routes["PATCH organizations/7/export-policy"] = {
+        **policy,
+        "users": "names",
+        "changed_by": "fay@ai-company",
+        "changed_at": "2026-11-20T12:00:00Z",
+    }
+    assert server.run("export", "users", "names").out.splitlines()[1:] == [
+        "users         names",
+        "changed by    fay@ai-company",
+        "changed at    2026-11-20T12:00:00Z",
+    ]
+    last = server.requests[-1]
+    assert (json.loads(last.content), last.headers["If-Match"]) == ({"users": "names"}, '"v1"')
+    assert server.run("export", "users", "initials").exit_code == 2
+
+
 def test_audits_show_what_differs(server: Server) -> None:
     """Planted: the filters not sent."""
     server.routes["GET charge-audits"] = {

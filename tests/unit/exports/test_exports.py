@@ -126,6 +126,7 @@ def test_a_file_has_its_manifest(company: Company, format_name: str) -> None:
             "end": "2026-11-02T00:00:00Z",
             "as_of": "2026-11-21T00:00:00Z",
         },
+        "users": "names",
         "correction_style": "accounting",
         "created_at": "2026-11-21T00:00:00Z",
     }
