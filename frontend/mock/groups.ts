@@ -102,7 +102,7 @@ export function theGroups(start: string, end: string, by: string[], chargeback =
   const count = Math.max(1, Math.round((Date.parse(whole.end) - Date.parse(whole.start)) / DAY_MS));
   const days = Array.from({ length: count }, (_, i) => iso(Date.parse(whole.start) + i * DAY_MS).slice(0, 10));
   const month = whole.start.slice(0, 7);
-  const teams = whole.rows.map((row) => ({ ...row, keys: { ...row.keys, month } as GroupRow["keys"] }));
+  const teams = whole.rows.map((row): GroupRow => ({ ...row, keys: { ...row.keys, month } }));
   const parts = by.includes("day") ? teams.flatMap((row) => split(row, days)) : teams;
   const rows = new Map<string, GroupRow>();
   for (const part of parts) {

@@ -2,7 +2,7 @@ import { Button, Checkbox, Select } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 
-import type { Notice, NoticeEvent } from "../api/types";
+import type { Notice } from "../api/types";
 import { DataTable } from "../ui/DataTable";
 import { Page } from "../ui/Page";
 import { PagedCard } from "../ui/PagedCard";
@@ -47,7 +47,7 @@ export function NoticesPage() {
           data={EVENTS.map((value) => ({ value, label: EVENT_WORDS[value] }))}
           value={event ?? null}
           onChange={(next) =>
-            void navigate({ search: (old) => ({ ...old, event: (next ?? undefined) as NoticeEvent | undefined }) })
+            void navigate({ search: (old) => ({ ...old, event: next ?? undefined }) })
           }
         />
         <Checkbox

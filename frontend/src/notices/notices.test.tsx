@@ -28,7 +28,8 @@ describe("notices page", () => {
   // Against: a filter that is not sent, or not named in the command.
   it("is filtered by event, object and what is unread", async () => {
     const { user, requests } = open("/notices");
-    await user.click((await screen.findAllByTitle("Show only the notices of this object"))[0]!);
+    const [first] = await screen.findAllByTitle("Show only the notices of this object");
+    await user.click(first as HTMLElement);
     await user.click(screen.getByRole("checkbox", { name: "Unread only" }));
     const asked = () => requests.filter(({ path, query }) => path.endsWith("/notices") && query.get("limit") === "50");
     await waitFor(() => expect(asked().at(-1)?.query.get("unread")).toBe("true"));
@@ -51,7 +52,8 @@ describe("notices page", () => {
   it("marks one as read, and all up to the newest that is shown", async () => {
     const company = aCompany();
     const { user, requests } = open("/notices", { company });
-    await user.click((await screen.findAllByRole("button", { name: /^Mark as read: / }))[1]!);
+    const [, second] = await screen.findAllByRole("button", { name: /^Mark as read: / });
+    await user.click(second as HTMLElement);
     await waitFor(() => expect(screen.getByRole("button", { name: "Notices, 2 unread" })).toBeInTheDocument());
     expect(company.notices.map(({ read_at }) => read_at === null)).toEqual([true, false, true, false, false]);
     await user.click(screen.getByRole("button", { name: "Mark all as read" }));
