@@ -83,7 +83,7 @@ describe("adjustments page", () => {
     ]);
   });
 
-  // Planted: the bound of prices, a million; the amount as a float.
+  // Against: the bound of prices, a million; the amount as a float.
   it("takes amounts up to a billion, and says the bound", async () => {
     const { user, requests } = open("/adjustments", { company: finance() });
     await user.click((await table("Disputes")).getByRole("button", { name: "Refund…" }));
@@ -103,7 +103,7 @@ describe("adjustments page", () => {
     expect(JSON.stringify(body)).toBe('{"note":"","refund_nano":123456789010000000}');
   });
 
-  // Planted: the threshold of others for the person who raised it.
+  // Against: the threshold of others for the person who raised it.
   it("shows and changes the threshold", async () => {
     const { user, requests } = open("/adjustments", { company: finance() });
     await user.click(await screen.findByRole("button", { name: "Threshold…" }));
@@ -127,7 +127,7 @@ describe("adjustments page", () => {
     expect(screen.queryByRole("button", { name: "Dispute a charge…" })).toBeNull();
   });
 
-  // Planted: the button by finance rights.
+  // Against: the button by finance rights.
   it("disputes a row of a month, by those who manage the team's jobs", async () => {
     const lead = aCompany({ session: aSession({ permissions: { "ai-company/research/nlp": ["view_tree", "view_costs", "manage_jobs"] } }) });
     const { user, requests } = open("/adjustments", { company: lead });

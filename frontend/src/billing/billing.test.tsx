@@ -300,7 +300,7 @@ describe("the chargeback page", () => {
     expect(card.getByText(/20 Oct 2026/)).toBeInTheDocument();
   });
 
-  // Planted: the idle account without its sign; a share-out that is computed before it is asked for.
+  // Against: the idle account without its sign; a share-out that is computed before it is asked for.
   it("shares idle time out on demand, and the rows sum to zero", async () => {
     const { user, router, requests, container } = open("/chargeback?period=last-month");
     const card = within(await screen.findByRole("region", { name: "In use and idle" }));
@@ -317,7 +317,7 @@ describe("the chargeback page", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
-  // Planted: the words "closed, as billed" in spite of a difference.
+  // Against: the words "closed, as billed" in spite of a difference.
   it("says of closed months that they are as billed, or what differs and what to do", async () => {
     const months = [
       aMonthCheck({ corrections_nano: 1_000_000_000, billed_nano: 2_000_000_000, report_nano: 3_000_000_000 }),
@@ -346,7 +346,7 @@ describe("the chargeback page", () => {
     expect(await accessibilityFaults(shown.container)).toEqual([]);
   });
 
-  // Planted: a commitment as a link to a job without an id.
+  // Against: a commitment as a link to a job without an id.
   it("lists commitments and top-ups behind a number, and sums them", async () => {
     const none = { team: "ai-company/research/nlp", pool: "h100", device: "gpu", mgpu_s: 0, attempts: 0, faults: [] };
     const items = [

@@ -90,7 +90,7 @@ describe("periods", () => {
     ]);
   });
 
-  // Planted: an empty end sent as a text.
+  // Against: an empty end sent as a text.
   it("set, end and remove codes", async () => {
     const { user, requests } = open("/periods", { company: FINANCE });
     const table = within(await screen.findByRole("table", { name: "Codes" }));

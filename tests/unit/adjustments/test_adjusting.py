@@ -78,7 +78,7 @@ def test_an_adjustment_is_not_split_below_the_threshold(
 ) -> None:
     """A charge and a credit add up. Another month, team and person have a sum of their own.
 
-    Planted: the sum with signs; the sum of all persons; pending ones in the sum.
+    Planted: the sum with signs; the sum of all persons. Against: pending ones in the sum.
     """
 
     def status(units: int, actor: Actor, **changes: object) -> str:

@@ -200,7 +200,7 @@ def test_hours_of_cores_and_of_gpus_are_summed_apart() -> None:
 def test_hypothetical_costs_say_so() -> None:
     """The prices of a later hour, given with an offset.
 
-    Planted: the file name of the real report; an answer with `priced_at` null.
+    Against: the file name of the real report; an answer with `priced_at` null.
     """
     company = a_company()
     a_rate_card(company.organization, {"guaranteed": 2_000_000_000}, end=2 * HOUR)
@@ -312,7 +312,7 @@ def test_the_jobs_behind_a_number_have_its_commitments_and_top_ups() -> None:
     The guarantees of nlp and others cost 2 EUR an hour. Of three jobs in another pool, two lack 50
     and 40 s of a minimum of 100 s, at 1 nano per mGPU-second.
 
-    Planted: pages of charges beside use that begin anew; top-ups left out."""
+    Against: pages of charges beside use that begin anew; top-ups left out."""
     company, other = a_company(), a_pool("a10")
     card = a_rate_card(company.organization, {"guaranteed": 3_600_000}, pool=other)
     a_rate_card(company.organization)

@@ -75,7 +75,7 @@ def test_a_closed_month_is_as_billed(company: Company, fiona: Actor) -> None:
 def test_a_late_fact_is_a_difference_until_the_next_month_corrects_it(
     company: Company, fiona: Actor
 ) -> None:
-    """Planted: charges without corrections of later months (red for ever)."""
+    """Against: charges without corrections of later months (red for ever)."""
     close(company, fiona, "2026-11", "known")
     a_metered_attempt(company.nlp, mgpu=2_000)
     (check,) = checks(fiona)
@@ -91,7 +91,7 @@ def test_a_late_fact_is_a_difference_until_the_next_month_corrects_it(
 def test_a_statement_that_is_not_posted_is_red(
     company: Company, fiona: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: the statements compared with themselves."""
+    """Against: the statements compared with themselves."""
     close(company, fiona, "2026-11", "known")
     monkeypatch.setattr("periods.statements.post_statements", lambda *_, **__: None)
     issued = issue_statements(company.organization.pk, "2026-11", Unit.TEAM, actor=fiona, now=DUE)

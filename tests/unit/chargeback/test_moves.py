@@ -159,7 +159,7 @@ def test_moves_of_a_company() -> None:
 def test_a_team_that_was_moved_in_the_tree_stays_one_team() -> None:
     """Nlp goes to production within the second day, and uses as much each day.
 
-    Planted: teams by their paths (nlp ended at one place and new at two)."""
+    Against: teams by their paths (nlp ended at one place and new at two)."""
     company = a_company()
     a_rate_card(company.organization)
     for start in (0, DAY, DAY + 2 * HOUR):

@@ -70,7 +70,7 @@ def test_a_credit_is_sent_as_a_negative_amount(server: Server) -> None:
 
 
 def test_amounts_reach_a_billion_with_two_decimals(server: Server) -> None:
-    """The refusal says the bound. Planted: the bound of prices, a million."""
+    """The refusal says the bound. Against: the bound of prices, a million."""
     server.run("adjustments", "add", "nlp", "1000000000", "--reason", "merger")
     assert sent(server)["amount_nano"] == 10**18
     count = len(server.requests)
@@ -84,7 +84,7 @@ def test_amounts_reach_a_billion_with_two_decimals(server: Server) -> None:
 
 
 def test_the_threshold_shows_what_applies_to_the_reader(server: Server) -> None:
-    """Planted: the threshold of others."""
+    """Against: the threshold of others."""
     server.routes["GET organizations"] = {"items": [{"id": ID, "slug": "acme"}], "next": None}
     server.routes[f"GET organizations/{ID}/adjustment-policy"] = {
         "organization": "acme",
@@ -136,7 +136,7 @@ def test_a_dispute_is_about_the_last_attempt_unless_it_is_named(server: Server) 
 
 
 def test_a_row_is_disputed_by_team_pool_and_month(server: Server) -> None:
-    """Nothing is sent for half a row, or for a row and a job. Planted: the row of no month."""
+    """Nothing is sent for half a row, or for a row and a job. Against: the row of no month."""
     row = ("--team", "nlp", "--pool", "h100", "--month", "2026-10")
     server.run("disputes", "open", *row, "--reason", "broken")
     body = {"team": "nlp", "pool": "h100", "month": "2026-10", "reason": "broken"}

@@ -40,7 +40,7 @@ def lines(out: str) -> list[list[str]]:
 
 
 def test_codes_are_listed_and_set(server: Server) -> None:
-    """Planted: the project code sent as a cost centre."""
+    """Against: the project code sent as a cost centre."""
     assert lines(server.run("codes", "list").out) == [LINE]
     both = ("--cost-centre", "4711", "--project-code", "P-12")
     ran = server.run("codes", "set", "ai-company/research", "--from", "2026-12", *both)
@@ -57,7 +57,7 @@ def test_codes_are_listed_and_set(server: Server) -> None:
 
 
 def test_codes_are_imported_from_a_file(server: Server, tmp_path: Path) -> None:
-    """An end may be empty. Planted: the empty text sent as an end."""
+    """An end may be empty. Against: the empty text sent as an end."""
     file = tmp_path / "codes.csv"
     file.write_text(
         "node,kind,code,start,end\n"

@@ -71,7 +71,7 @@ def codes(company: Company, path: str, month: date) -> Codes:
 
 
 def test_codes_are_those_of_the_nearest_node_upwards(company: Company, fiona: Actor) -> None:
-    """Each kind by itself. Planted: a team's project code that hides its inherited cost centre."""
+    """Each kind by itself. Against: a team's project code that hides its inherited cost centre."""
     put(company, fiona, "ai-company", "1000", NOVEMBER_1)
     put(company, fiona, RESEARCH, "4711", DECEMBER_1)
     put(company, fiona, NLP, "P-12", NOVEMBER_1, JANUARY_1, CodeKind.PROJECT_CODE)
@@ -86,7 +86,7 @@ def test_codes_are_those_of_the_nearest_node_upwards(company: Company, fiona: Ac
 def test_a_code_ends_the_one_before_it(company: Company, fiona: Actor) -> None:
     """A scheduled code ends the new one. One of the same first month is replaced.
 
-    Planted: a repeat that cuts the code that it repeats."""
+    Against: a repeat that cuts the code that it repeats."""
     put(company, fiona, NLP, "1", OCTOBER_1)
     put(company, fiona, NLP, "3", JANUARY_1)
     put(company, fiona, NLP, "2", NOVEMBER_1)
@@ -110,7 +110,7 @@ def test_a_code_ends_the_one_before_it(company: Company, fiona: Actor) -> None:
 def test_closed_months_keep_their_codes(company: Company, fiona: Actor) -> None:
     """A code from the next month on, and its end there, are fine.
 
-    Planted: the first open month taken for closed, and an end that was not compared."""
+    Against: the first open month taken for closed, and an end that was not compared."""
     row = put(company, fiona, NLP, "1", OCTOBER_1)
     later = put(company, fiona, RESEARCH, "9", DECEMBER_1)
     an_empty_closed_month(company.organization, NOVEMBER_1)
@@ -132,7 +132,7 @@ def test_closed_months_keep_their_codes(company: Company, fiona: Actor) -> None:
 def test_the_database_keeps_codes(company: Company, fiona: Actor) -> None:
     """It refuses overlaps, parts of months, other changes than of ends, and those of closed months.
 
-    Planted: the trigger left out; an update that is not compared with the closed months."""
+    Against: the trigger left out; an update that is not compared with the closed months."""
     row = put(company, fiona, NLP, "1", OCTOBER_1)
     values = {"node": company.nlp, "kind": "cost_centre", "set_at": DUE, "set_by": "fiona"}
     for odd, error in (
@@ -165,7 +165,7 @@ def test_the_database_keeps_codes(company: Company, fiona: Actor) -> None:
 def test_use_before_a_move_has_the_codes_of_the_former_place(
     company: Company, fiona: Actor
 ) -> None:
-    """Planted: paths of the present only."""
+    """Against: paths of the present only."""
     put(company, fiona, RESEARCH, "4711", NOVEMBER_1)
     put(company, fiona, NLP, "P-12", NOVEMBER_1, kind=CodeKind.PROJECT_CODE)
     lab = a_department(company.organization, "lab")
@@ -187,7 +187,7 @@ def test_use_before_a_move_has_the_codes_of_the_former_place(
 def test_places_are_cut_where_their_code_changes(company: Company, fiona: Actor) -> None:
     """Months are those of the organization's zone, and equal codes are one part.
 
-    Planted: a part for each month; months of UTC."""
+    Against: a part for each month; months of UTC."""
     policy = OrganizationPolicy.objects.filter(organization=company.organization)
     policy.update(time_zone="Asia/Tokyo")
     put(company, fiona, NLP, "1", OCTOBER_1, DECEMBER_1)
@@ -216,7 +216,7 @@ def test_places_are_cut_where_their_code_changes(company: Company, fiona: Actor)
 def test_charges_of_closed_months_have_their_codes(company: Company, fiona: Actor) -> None:
     """A correction has the codes of the month of the use, and codes are part of the digest.
 
-    Planted: codes of the month that books a correction."""
+    Against: codes of the month that books a correction."""
     put(company, fiona, RESEARCH, "4711", NOVEMBER_1, DECEMBER_1)
     put(company, fiona, NLP, "P-12", DECEMBER_1, kind=CodeKind.PROJECT_CODE)
     a_metered_attempt(company.nlp)
@@ -245,7 +245,7 @@ def test_only_finance_sets_codes(company: Company, fiona: Actor) -> None:
 
 
 def test_odd_codes_are_refused_all_together(company: Company, fiona: Actor) -> None:
-    """Planted: the codes before an odd one stored."""
+    """Against: the codes before an odd one stored."""
     for wanted, words in (
         (NewCode("ai-company/lab", CodeKind.COST_CENTRE, "1", OCTOBER_1), "no node ai-company/lab"),
         (NewCode(NLP, CodeKind.COST_CENTRE, "=1", OCTOBER_1), "codes/1/code must be at most 64"),

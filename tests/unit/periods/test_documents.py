@@ -115,7 +115,7 @@ def test_a_document_has_all_that_finance_needs(company: Company, fiona: Actor) -
 def test_a_document_sums_by_accounting_code(company: Company, fiona: Actor) -> None:
     """Each line has its codes, in HTML and PDF, too. A credit note has them as they were.
 
-    Planted: lines without a code left out of the sums; codes of the present in the credit note."""
+    Against: lines without a code left out of the sums; codes of the present in the credit note."""
     november = date(2026, 11, 1)
     set_codes(
         company.organization.pk,
@@ -151,7 +151,7 @@ def test_a_rename_changes_no_issued_document(
 ) -> None:
     """JSON, HTML, PDF and the credit note keep the names of the issuing.
 
-    Planted: the organization's name, and the provider's, read when the document is made."""
+    Against: the organization's name, and the provider's, read when the document is made."""
     statement = a_statement(company, fiona)
     caller = by_token(fiona.user)
 
