@@ -93,6 +93,8 @@ export function keysOf(path: string, organization: string = ORGANIZATION): Group
     usage_class: "guaranteed",
     priority_class: "normal",
     job_type: "training",
+    cost_centre: department === "research" ? "4711" : "8000",
+    project_code: "(none)",
   };
 }
 

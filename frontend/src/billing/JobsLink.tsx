@@ -42,7 +42,7 @@ export function jobsOf(
 ): ChargebackJobsSearch | null {
   const { keys } = row;
   // A code is of many teams, each in its own months.
-  if (report.by.some(isCode)) return null;
+  if (report.by.some((name) => isCode(name) && keys[name] !== undefined)) return null;
   // A commitment has no user, cluster, class and type.
   if (keys.department === "" || report.by.some((name) => isOfJobs(name) && keys[name]?.startsWith("("))) return null;
   const organizations = report.by_currency.flatMap(({ organizations }) => organizations);

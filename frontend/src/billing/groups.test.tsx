@@ -159,4 +159,12 @@ describe("periods of groups", () => {
       end: "2026-11-21T15:00:00Z",
     });
   });
+
+  // Planted: no files where the report groups by codes.
+  it("groups by cost centre, whose rows lead to no list, and still offers files", async () => {
+    open("/chargeback?period=last-month&by=cost_centre");
+    const row = await screen.findByRole("row", { name: /^4711/ });
+    expect(within(row).queryByRole("link")).not.toBeInTheDocument();
+    expect(await screen.findByRole("region", { name: "Export charges" })).toBeInTheDocument();
+  });
 });
