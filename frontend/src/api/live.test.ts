@@ -17,7 +17,7 @@ class FakeSocket {
   }
 }
 
-const ALL: Topic[] = ["clusters", "jobs", "quotas", "reports"];
+const ALL: Topic[] = ["clusters", "jobs", "notices", "quotas", "reports"];
 
 describe("change hints", () => {
   let sockets: FakeSocket[];
