@@ -40,15 +40,17 @@ export function IdleCard({ asked }: { asked: Pick<Narrowed, "start" | "end" | "p
               </p>
               <PoolTable pools={data.pools} />
               <h3>Idle time, {SHARE_WORDS[data.share]}</h3>
-              <SegmentedControl
-                className="fit"
-                aria-label="Share out idle time"
-                data={SHARES.map((value) => ({ value, label: SHARE_WORDS[value] }))}
-                value={share}
-                onChange={(value) =>
-                  void navigate({ search: (before) => ({ ...before, share: SHARES.find((each) => each === value) }), replace: true })
-                }
-              />
+              <div>
+                <SegmentedControl
+                  className="fit"
+                  aria-label="Share out idle time"
+                  data={SHARES.map((value) => ({ value, label: SHARE_WORDS[value] }))}
+                  value={share}
+                  onChange={(value) =>
+                    void navigate({ search: (before) => ({ ...before, share: SHARES.find((each) => each === value) }), replace: true })
+                  }
+                />
+              </div>
               {data.share !== "none" && <ShareTable idle={data} />}
               <CliLine command={command} />
             </Card>
