@@ -11,7 +11,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One event of a job; `detail` is JSON."""
+    """An event of a job; `detail` is JSON."""
 
     job_id: UUID
     at: datetime

@@ -55,6 +55,7 @@ def give_job_notices(happenings: Sequence[Happening]) -> None:
     looked_at = [item for item in happenings if item.event in _LOOKED_AT]
     if not looked_at:
         return
+    # Scripts and environments are large, and notices need none of them.
     rows = Job.objects.select_related("user", "team").only(
         *("name", "array_id", "submitted_at", "started_at"),
         *("user__username", "user__kind", "user__is_active", "team__path"),

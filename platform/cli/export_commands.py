@@ -48,7 +48,7 @@ class DatasetName(StrEnum):
 
 
 class UserNaming(StrEnum):
-    """How files of FOCUS name users."""
+    """The names of users in FOCUS files."""
 
     PSEUDONYMS = "pseudonyms"
     NAMES = "names"

@@ -65,7 +65,7 @@ class ExportFormat(models.TextChoices):
 
 
 class UserNaming(models.TextChoices):
-    """How a file names users."""
+    """The names of users in a file."""
 
     #: A keyed hash, the same in all files of an organization; see `PseudonymKey`.
     PSEUDONYMS = "pseudonyms"

@@ -179,7 +179,7 @@ def test_the_database_lets_no_more_be_taken_back_than_was_refunded(
 def test_an_attempt_over_a_month_end_is_refunded_for_what_is_left(
     company: Company, lena: Actor, fay: Actor
 ) -> None:
-    """It costs 96, and the row of October is refunded already. Planted: the month of its end."""
+    """The attempt costs 96; the row of October is refunded. Planted: the month of its end."""
     attempt = an_attempt_over_the_month_end(company)
     refund(disputed_row(company, lena, "2026-10"), fay)
     dispute = disputed(attempt, lena)

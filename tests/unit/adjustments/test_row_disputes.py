@@ -94,7 +94,7 @@ def test_the_refund_of_a_closed_month_is_a_correction(
 def test_refunds_of_attempts_are_no_part_of_the_row(
     company: Company, lena: Actor, fay: Actor
 ) -> None:
-    """One of two attempts was refunded after the row was disputed. Planted: the whole row."""
+    """An attempt of two was refunded after the row was disputed. Planted: the whole row."""
     first = a_charged_attempt(company)
     a_charged_attempt(company)
     row = opened(company, lena)

@@ -65,7 +65,7 @@ def users_of(export: Export) -> list[str]:
 
 
 def naming_of(export: Export) -> str | None:
-    """How the manifest says that the file names users."""
+    """Return the organization's choice, as the manifest of the file states it."""
     assert export.manifest is not None
     users: str | None = export.manifest["users"]
     return users

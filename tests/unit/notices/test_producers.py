@@ -113,7 +113,7 @@ def test_platform_administrators_decide_where_nobody_else_may(company: Company) 
 
 
 def test_an_adjustment_waits_for_another_finance_person(company: Company) -> None:
-    """One up to the threshold waits for nobody. Planted: the asker is told to decide."""
+    """An adjustment up to the threshold waits for nobody. Planted: the asker is told to decide."""
     priced(company)
     fay, flo = a_finance_person(company, "fay"), a_finance_person(company, "flo")
     ask_for_adjustment(asked(company, 1), actor=fay, now=NOW)
@@ -230,7 +230,7 @@ def test_a_budget_tells_no_deactivated_user_and_no_service_account(company: Comp
 
 
 def test_statements_are_told_to_the_others_of_finance(company: Company) -> None:
-    """One notice for all statements of an issue. Planted: one for each."""
+    """All statements of an issue give a single notice. Planted: one for each."""
     a_rate_card(company.organization)
     fiona = an_actor(company.organization, Role.FINANCE, "fiona")
     flo = an_actor(company.organization, Role.FINANCE, "flo")
