@@ -15,10 +15,10 @@ from tenants.roles import Permission
 
 
 def own_notices(actor: Actor) -> QuerySet[Notice]:
-    """Return the actor's own notices; none with a token that may not read."""
+    """Return the notices that the actor sees in the portal; none if the token may not read."""
     if not actor.permits(Permission.VIEW_TREE):
         return Notice.objects.none()
-    return Notice.objects.filter(user=actor.user)
+    return Notice.objects.filter(user=actor.user, is_shown=True)
 
 
 def unread_count(actor: Actor) -> int:
@@ -28,7 +28,7 @@ def unread_count(actor: Actor) -> int:
 
 def mark_read(notice_id: UUID, *, actor: Actor, now: datetime) -> Notice:
     """Mark one of the actor's notices as read. Repeating it changes nothing. Raises NotFound."""
-    _require_writing(actor)
+    require_writing(actor)
     if own_notices(actor).filter(pk=notice_id, read_at=None).update(read_at=now):
         publish_to_people("notices", [actor.user.pk])
     notice = own_notices(actor).filter(pk=notice_id).first()
@@ -42,7 +42,7 @@ def mark_all_read(through: UUID | None, *, actor: Actor, now: datetime) -> None:
 
     Notices that arrive while a person reads the list so stay unread.
     """
-    _require_writing(actor)
+    require_writing(actor)
     unread = own_notices(actor).filter(read_at=None)
     if through is not None:
         unread = unread.filter(pk__lte=through)
@@ -50,10 +50,10 @@ def mark_all_read(through: UUID | None, *, actor: Actor, now: datetime) -> None:
         publish_to_people("notices", [actor.user.pk])
 
 
-def _require_writing(actor: Actor) -> None:
+def require_writing(actor: Actor) -> None:
     """Raise Forbidden for a token that may only read."""
     if not (actor.permits(Permission.VIEW_TREE) and actor.permits(Permission.SUBMIT_JOBS)):
         raise Forbidden(
-            "This token may only read. Mark notices as read with a token of the scope jobs.",
+            "This token may only read. Use a token of the scope jobs for your notices.",
             permission=Permission.SUBMIT_JOBS.value,
         )

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from live.publishing import prefixes_of
-from tenants.models import RoleGrant, User, UserKind
+from tenants.models import GRANT_IN_FORCE, RoleGrant, User, UserKind
 from tenants.roles import PERMISSIONS, Permission, Role
 
 #: The most people who are told of one event.
@@ -33,7 +33,9 @@ def nearest_people_of(
     """
     roles = [role.value for role, permissions in PERMISSIONS.items() if permission in permissions]
     prefixes = {prefix for path in paths for prefix in prefixes_of(path)[1:]}
-    grants = RoleGrant.objects.filter(_ACTIVE_PERSON, role__in=roles, node__path__in=prefixes)
+    grants = RoleGrant.objects.filter(
+        _ACTIVE_PERSON, GRANT_IN_FORCE, role__in=roles, node__path__in=prefixes
+    )
     if without is not None:
         grants = grants.exclude(user=without)
     people: dict[str, list[UUID]] = {}
@@ -55,5 +57,7 @@ def _nearest(people: Mapping[str, list[UUID]], path: str) -> list[UUID]:
 
 def platform_administrators() -> list[UUID]:
     """Return the active administrators of the installation, at most 100."""
-    grants = RoleGrant.objects.filter(_ACTIVE_PERSON, role=Role.PLATFORM_ADMIN, node=None)
+    grants = RoleGrant.objects.filter(
+        _ACTIVE_PERSON, GRANT_IN_FORCE, role=Role.PLATFORM_ADMIN, node=None
+    )
     return list(grants.order_by("user").values_list("user", flat=True)[:RECIPIENTS_MAX])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from live.publishing import publish_to_people
-from notices.giving import NewNotice, give_notices
+from notices.giving import NewNotice, for_node, give_notices
 from notices.models import Notice, NoticeEvent
 from notices.recipients import nearest_people, platform_administrators
 from tenants.roles import Permission
@@ -17,13 +18,17 @@ _OUTCOMES = {"expired": "has expired", "failed": "could not be applied"}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request of a person. `called` is the subject of a sentence, such as "The adjustment"."""
+    """A request of a person. `called` is the subject of a sentence, such as "The adjustment".
+
+    Webhooks at and above `node_path` get its notices, too.
+    """
 
     kind: str
     id: UUID
     called: str
     link: str
     asked_by_id: UUID
+    node_path: str
 
 
 def tell_deciders(
@@ -39,20 +44,26 @@ def tell_deciders(
     Where the organization has nobody else, administrators of the platform decide.
     """
     people = nearest_people(permission, path, without=request.asked_by_id)
-    give_notices(
-        NewNotice(
-            user_id=user_id,
-            event=NoticeEvent.DECISION_WAITING,
-            key=f"{request.kind}:{request.id}:asked",
-            subject_kind=request.kind,
-            subject_id=request.id,
-            sentence=f"{request.called} waits for your decision.",
-            link=request.link,
-            at=at,
-            deadline=deadline,
-        )
-        for user_id in people or platform_administrators()
+    tell_people(request, people or platform_administrators(), at=at, deadline=deadline)
+
+
+def tell_people(
+    request: Request, people: Iterable[UUID], *, at: datetime, deadline: datetime | None
+) -> None:
+    """Tell these people, and webhooks of the node, that the request waits for a decision."""
+    notice = NewNotice(
+        user_id=None,
+        event=NoticeEvent.DECISION_WAITING,
+        key=f"{request.kind}:{request.id}:asked",
+        subject_kind=request.kind,
+        subject_id=request.id,
+        sentence=f"{request.called} waits for a decision.",
+        link=request.link,
+        at=at,
+        deadline=deadline,
+        node_path=request.node_path,
     )
+    give_notices(for_node(notice, people))
 
 
 def tell_requester(
@@ -76,17 +87,15 @@ def tell_requester(
         return
     outcome = _OUTCOMES.get(status, f"was {status}")
     reason = f": {note}" if note else "."
-    give_notices(
-        [
-            NewNotice(
-                user_id=request.asked_by_id,
-                event=NoticeEvent.REQUEST_DECIDED,
-                key=f"{request.kind}:{request.id}:{status}",
-                subject_kind=request.kind,
-                subject_id=request.id,
-                sentence=f"{request.called} {outcome}{reason}",
-                link=request.link,
-                at=at,
-            )
-        ]
+    notice = NewNotice(
+        user_id=None,
+        event=NoticeEvent.REQUEST_DECIDED,
+        key=f"{request.kind}:{request.id}:{status}",
+        subject_kind=request.kind,
+        subject_id=request.id,
+        sentence=f"{request.called} {outcome}{reason}",
+        link=request.link,
+        at=at,
+        node_path=request.node_path,
     )
+    give_notices(for_node(notice, [request.asked_by_id]))

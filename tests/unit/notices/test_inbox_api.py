@@ -50,6 +50,7 @@ def test_a_notice_has_these_members(cast: Cast) -> None:
         "at": "2026-11-21T12:00:00Z",
         "deadline": "2026-11-21T12:00:00Z",
         "read_at": None,
+        "figures": [],
     }
 
 

@@ -18,12 +18,13 @@ from builders.api_callers import FAR_AHEAD
 from builders.billing_builders import a_metered_attempt, a_rate_card, at
 from builders.budget_builders import a_budget
 from builders.credit_builders import a_pending_transfer
-from builders.notice_builders import told, told_about
+from builders.notice_builders import a_webhook, told, told_about
 from builders.period_builders import DUE, close
 from builders.portal_builders import NOW, Company, a_company, an_actor
 from clusters.models import Cluster
 from notices.models import Notice, NoticeEvent
 from notices.second_person import Request, tell_deciders
+from notices.webhook_models import WebhookDelivery
 from periods.statements import Unit, issue_statements
 from quotas.administration import QuotaEdit, change_quota
 from quotas.models import Quota
@@ -77,9 +78,7 @@ def test_a_planned_change_waits_for_the_administrator_above(company: Company) ->
     terms = {"reason": "conference", "apply_at": None, "revert_after_s": None}
     planned = draft_change(edits, actor=lead, now=NOW, **terms)  # type: ignore[arg-type]
     called = "The planned quota change of ai-company/research/nlp (conference)"
-    assert told_about(NoticeEvent.DECISION_WAITING) == {
-        "admin": f"{called} waits for your decision."
-    }
+    assert told_about(NoticeEvent.DECISION_WAITING) == {"admin": f"{called} waits for a decision."}
     waiting = Notice.objects.get()
     assert (waiting.deadline, waiting.link) == (
         planned.expires_at,
@@ -107,9 +106,11 @@ def test_platform_administrators_decide_where_nobody_else_may(company: Company) 
     """Against: a request that nobody hears of."""
     root = an_actor(None, Role.PLATFORM_ADMIN, "root")
     lead = an_actor(company.nlp, Role.TEAM_LEAD, "lead")
-    request = Request("adjustment", company.nlp.pk, "It", "/adjustments", lead.user.pk)
+    request = Request(
+        "adjustment", company.nlp.pk, "It", "/adjustments", lead.user.pk, company.nlp.path
+    )
     tell_deciders(request, Permission.MANAGE_PRICES, company.nlp.path, at=NOW, deadline=None)
-    assert told(root.user) == [("decision_waiting", "It waits for your decision.")]
+    assert told(root.user) == [("decision_waiting", "It waits for a decision.")]
 
 
 def test_an_adjustment_waits_for_another_finance_person(company: Company) -> None:
@@ -124,7 +125,7 @@ def test_an_adjustment_waits_for_another_finance_person(company: Company) -> Non
     assert told(flo.user) == [
         (
             "decision_waiting",
-            f"The adjustment about {amount} EUR {of_nlp} waits for your decision.",
+            f"The adjustment about {amount} EUR {of_nlp} waits for a decision.",
         )
         for amount in ("2,000.00", "-3,000.00")
     ]
@@ -146,7 +147,7 @@ def test_a_dispute_waits_for_finance(company: Company) -> None:
     fay = a_finance_person(company, "fay")
     dispute = open_dispute(a_charged_attempt(company).pk, "wrong", actor=lead, now=NOW)
     called = "The dispute about 48.00 EUR of ai-company/research/nlp"
-    assert told(fay.user) == [("decision_waiting", f"{called} waits for your decision.")]
+    assert told(fay.user) == [("decision_waiting", f"{called} waits for a decision.")]
     decline_dispute(dispute.pk, note="It ran.", actor=fay, now=NOW)
     assert told(lead.user) == [("request_decided", f"{called} was declined: It ran.")]
 
@@ -206,6 +207,7 @@ def test_a_budget_tells_the_lead_and_its_user(company: Company) -> None:
     a_metered_attempt(company.nlp, 0, 3_600, mgpu=8_000, pool=company.pool, user=bob.user)
     a_budget(company.nlp, 15, name="team")
     a_budget(company.nlp, 15, name="bob", user=bob.user)
+    a_webhook(node=company.nlp, events=["budget_alert"])
     evaluate(company.organization.pk, now)
     evaluate(company.organization.pk, now + MINUTE)
     words = "The budget {} of ai-company/research/nlp has reached 50 % of its limit."
@@ -214,6 +216,8 @@ def test_a_budget_tells_the_lead_and_its_user(company: Company) -> None:
         ("budget_alert", words.format("team")),
     ]
     assert told(bob.user) == [("budget_alert", words.format("bob"))]
+    # The channel of the team does not tell of a person's budget.
+    assert WebhookDelivery.objects.get().data["sentence"] == words.format("team")
 
 
 def test_a_budget_tells_no_deactivated_user_and_no_service_account(company: Company) -> None:
