@@ -1,0 +1,1 @@
+"""HTTP endpoints of sign-in by identity providers."""
