@@ -11,7 +11,15 @@ from uuid import UUID
 from django.db.models import Model, Q, QuerySet
 
 from primitives.errors import Forbidden, NotFound
-from tenants.models import AccessToken, FormerPlace, Node, NodeKind, RoleGrant, User
+from tenants.models import (
+    GRANT_IN_FORCE,
+    AccessToken,
+    FormerPlace,
+    Node,
+    NodeKind,
+    RoleGrant,
+    User,
+)
 from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
 from webapi.statements import columns, prepared_cursor, taken
 
@@ -104,13 +112,14 @@ def actor_of(
     """Return the actor for `user` with its current rights. A `token` in use brings its scopes.
 
     This takes one query, and another one when the user's organization is not loaded. A deactivated
-    user has no rights. A role or scope that this version does not know gives none.
+    user has no rights, and an expired grant gives none. A role or scope that this version does not
+    know gives none.
     """
     if token is not None:
         scopes = token.scopes
     return actor_with(
         user,
-        RoleGrant.objects.filter(user=user).values_list("role", "node__path"),
+        RoleGrant.objects.filter(GRANT_IN_FORCE, user=user).values_list("role", "node__path"),
         scopes,
         token=token,
     )
@@ -296,6 +305,12 @@ def require(actor: Actor, permission: Permission, node: Node) -> None:
             permission=permission.value,
             node=node.display_path,
         )
+
+
+def require_session_or_admin_scope(actor: Actor, act: str) -> None:
+    """Raise Forbidden for a token without the scope admin. The sentence begins with `act`."""
+    if actor.scopes is not None and Scope.ADMIN not in actor.scopes:
+        raise Forbidden(f"{act} needs a session, or a token with the scope admin.")
 
 
 def require_platform_admin(actor: Actor) -> None:

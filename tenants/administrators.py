@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 from audit.recording import record
 from primitives.errors import Conflict, FieldError
 from tenants.membership import set_password
-from tenants.models import RoleGrant, User, UserKind
+from tenants.models import GRANT_IN_FORCE, RoleGrant, User, UserKind
 from tenants.names import check_username, clean_name
 from tenants.roles import Role
 
@@ -17,7 +17,7 @@ from tenants.roles import Role
 def has_administrator() -> bool:
     """Return whether a person can sign in as a platform administrator."""
     return RoleGrant.objects.filter(
-        role=Role.PLATFORM_ADMIN, user__is_active=True, user__kind=UserKind.PERSON
+        GRANT_IN_FORCE, role=Role.PLATFORM_ADMIN, user__is_active=True, user__kind=UserKind.PERSON
     ).exists()
 
 

@@ -9,8 +9,8 @@ from datetime import UTC
 from django.db.models import QuerySet
 
 from audit.models import AuditEvent
+from primitives.csv_text import csv_line, plain_text
 from primitives.errors import InvalidRequest
-from webapi.csv_text import csv_line, plain_text
 
 #: Most events in one export. An export is always complete, so it is never cut unnoticed.
 EXPORT_MAX = 20_000

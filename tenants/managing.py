@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primitives.errors import Forbidden
 from tenants.access import PLATFORM, Actor
-from tenants.models import RoleGrant, User, UserKind
+from tenants.models import GRANT_IN_FORCE, RoleGrant, User, UserKind
 from tenants.roles import PERMISSIONS, Permission, Role
 
 
@@ -15,7 +15,8 @@ def manages(actor: Actor, user: User) -> bool:
     manage_members on the node of each role is enough. Platform administrators manage the users of
     the platform.
     """
-    grants = list(RoleGrant.objects.filter(user=user).values_list("role", "node__path"))
+    in_force = RoleGrant.objects.filter(GRANT_IN_FORCE, user=user)
+    grants = list(in_force.values_list("role", "node__path"))
     lacks = any(
         not actor.holds(permission, PLATFORM if path is None else path)
         for role, path in grants

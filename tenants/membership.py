@@ -13,9 +13,17 @@ from django.db.models import Q, QuerySet
 from live.publishing import publish_rights
 from live.waking import wake
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
-from tenants.access import PLATFORM, Actor, require, require_platform_admin, under, visible_node
+from tenants.access import (
+    PLATFORM,
+    Actor,
+    require,
+    require_platform_admin,
+    under,
+    visible_node,
+)
 from tenants.audit_trail import record_act
-from tenants.models import AccessToken, Node, PasswordLink, RoleGrant, User, UserKind
+from tenants.managing import manages, require_managed
+from tenants.models import AccessToken, Node, PasswordLink, RoleGrant, Session, User, UserKind
 from tenants.names import check_slug, check_username, clean_name
 from tenants.roles import Permission, Role
 from webapi.removing import delete_unused
@@ -127,12 +135,13 @@ def change_user(
 
     Deactivation ends every session and revokes every token at once. Reactivation restores none of
     them. Raises NotFound for invisible users, Forbidden without manage_members on their whole
-    organization, and Conflict for the actor's own account. Also raises Conflict for the last
+    organization, and Conflict for the actor's own account. The email address of another user needs
+    every right of that user, too. Also raises Conflict for the last
     administrator of the platform or of an organization.
     """
     user_to_change(actor, user_id)
     # All code takes these locks in this order: admins' grants, then the user.
-    left_alone = _left_alone(user_id) if is_active is False else None
+    left_alone = left_alone_by(user_id) if is_active is False else None
     user = (
         User.objects.select_for_update(of=("self",)).select_related("organization").get(pk=user_id)
     )
@@ -143,6 +152,9 @@ def change_user(
         user.save(update_fields=["name"])
         _record(actor, "user_renamed", user, now, detail)
     if email is not None and email != user.email:
+        if user.pk != actor.user.pk:
+            # The identity provider links accounts by this address.
+            require_managed(actor, user)
         user.email = email
         user.save(update_fields=["email"])
         _record(actor, "user_email_changed", user, now, {"login": user.login})
@@ -153,7 +165,7 @@ def change_user(
             raise Conflict(
                 f"This is the last administrator of {left_alone}; make another one first."
             )
-        _deactivate(user, now)
+        deactivate(user, now)
         _record(actor, "user_deactivated", user, now, {"login": user.login})
     elif is_active is True and not user.is_active:
         user.is_active = True
@@ -172,7 +184,7 @@ def delete_user(*, actor: Actor, user_id: UUID, now: datetime) -> None:
     administrator of something, and for an account that signed in or that other rows refer to.
     """
     user_to_change(actor, user_id)
-    left_alone = _left_alone(user_id)
+    left_alone = left_alone_by(user_id)
     user = User.objects.select_for_update().get(pk=user_id)
     if user.pk == actor.user.pk:
         raise Conflict("You cannot delete yourself; ask another administrator.")
@@ -200,19 +212,22 @@ def delete_user(*, actor: Actor, user_id: UUID, now: datetime) -> None:
 
 
 def user_to_change(actor: Actor, user_id: UUID) -> User:
-    """Return the user if the actor may change it. Raises NotFound and Forbidden."""
+    """Return the user if the actor may change it. Raises NotFound and Forbidden.
+
+    That is manage_members on the whole organization, or the management of a service account.
+    """
     user = visible_users(actor).filter(pk=user_id).first()
     if user is None:
         raise NotFound("It does not exist, or you may not see it.")
     if user.organization is None:
         require_platform_admin(actor)
-    else:
+    elif user.kind != UserKind.SERVICE or not manages(actor, user):
         require(actor, Permission.MANAGE_MEMBERS, user.organization)
     return user
 
 
 def active_platform_admins(*, besides: UUID) -> int:
-    """Return the number of other active platform admins.
+    """Return the number of other active platform admins whose role does not expire.
 
     Locks their grants, so that two admins cannot remove each other at the same moment. Must run in
     a transaction.
@@ -220,13 +235,15 @@ def active_platform_admins(*, besides: UUID) -> int:
     grants = RoleGrant.objects.filter(role=Role.PLATFORM_ADMIN)
     list(grants.select_for_update().order_by("pk").values_list("pk", flat=True))
     return (
-        User.objects.filter(grants__role=Role.PLATFORM_ADMIN, is_active=True)
+        User.objects.filter(
+            grants__role=Role.PLATFORM_ADMIN, grants__expires_at=None, is_active=True
+        )
         .exclude(pk=besides)
         .count()
     )
 
 
-def _left_alone(user_id: UUID) -> str | None:
+def left_alone_by(user_id: UUID) -> str | None:
     """Return the platform or organization whose last active administrator is the user, or None.
 
     Locks all administrators' grants there, as `active_platform_admins`. Must run in a transaction.
@@ -238,17 +255,38 @@ def _left_alone(user_id: UUID) -> str | None:
         return "the platform"
     own = own.filter(role=Role.ORGANIZATION_ADMIN, node__parent=None)
     for node in Node.objects.filter(pk__in=own.values("node_id")).order_by("pk"):
-        grants = RoleGrant.objects.filter(role=Role.ORGANIZATION_ADMIN, node=node)
-        list(grants.select_for_update().order_by("pk").values_list("pk", flat=True))
-        if not grants.filter(user__is_active=True).exclude(user=user_id).exists():
+        if not other_organization_admins(node, besides=user_id):
             return node.display_path
     return None
 
 
-def _deactivate(user: User, now: datetime) -> None:
+def lock_administrators(organization: Node) -> QuerySet[RoleGrant]:
+    """Lock the grants of an organization's administrators, and return them.
+
+    All code takes these locks before those of users.
+    """
+    grants = RoleGrant.objects.filter(role=Role.ORGANIZATION_ADMIN, node=organization)
+    list(grants.select_for_update().order_by("pk").values_list("pk", flat=True))
+    return grants
+
+
+def other_organization_admins(organization: Node, *, besides: UUID) -> int:
+    """Return the number of other active administrators of it whose role does not expire.
+
+    A role by a group is not counted, because it ends with the group. Locks their grants, as
+    `active_platform_admins`. Must run in a transaction.
+    """
+    grants = lock_administrators(organization)
+    others = grants.filter(user__is_active=True, expires_at=None, group="").exclude(user=besides)
+    return others.count()
+
+
+def deactivate(user: User, now: datetime) -> None:
+    """End the account of a locked user, with its sessions, tokens and sockets."""
     user.is_active = False
     user.session_generation += 1
     user.save(update_fields=["is_active", "session_generation"])
+    Session.objects.filter(user=user).delete()
     publish_rights(user.pk)
     AccessToken.objects.filter(user=user, revoked_at=None).update(revoked_at=now)
     PasswordLink.objects.filter(user=user).delete()

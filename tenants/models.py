@@ -8,15 +8,22 @@ from typing import ClassVar
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeBoundary, RangeOperators
+from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.core.management import CommandError
 from django.db import models
 from django.db.models import F, Func, Q
+from django.db.models.functions import Now
 from django.utils.crypto import salted_hmac
 from uuid_utils.compat import uuid7
 
 from primitives.clock import SystemClock
 from primitives.errors import PortalError
 from tenants.roles import Role
+from tenants.sign_in_models import AuthenticatorApp as AuthenticatorApp
+from tenants.sign_in_models import RecoveryCode as RecoveryCode
+from tenants.sign_in_models import SecurityKey as SecurityKey
+from tenants.sign_in_models import SignInPolicy as SignInPolicy
 
 
 class NodeKind(models.TextChoices):
@@ -251,19 +258,33 @@ class User(AbstractBaseUser):
 
 
 class RoleGrant(models.Model):
-    """Gives `user` a `role` on `node` and everything below it. No node means the whole platform."""
+    """Gives `user` a `role` on `node` and everything below it. No node means the whole platform.
+
+    `group` is the group of the identity provider that gives the role; empty: a person granted it.
+    Such grants come and go with the group, and stand beside the same role granted by hand.
+
+    An expired grant gives nothing. Each read of rights filters by `GRANT_IN_FORCE`.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(User, models.PROTECT, related_name="grants")
     role = models.CharField(max_length=24, choices=[(r.value, r.value) for r in Role])
     node = models.ForeignKey(Node, models.PROTECT, null=True, related_name="grants")
     granted_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    group = models.CharField(max_length=200, blank=True, default="")
     created_at = models.DateTimeField()
+    #: From then on it gives nothing; None: it does not expire.
+    expires_at = models.DateTimeField(null=True)
+    version = models.PositiveIntegerField(default=1)
 
     class Meta:
         constraints = [
+            models.CheckConstraint(
+                condition=Q(expires_at=None) | Q(expires_at__gt=F("created_at")),
+                name="role_expires_after_its_grant",
+            ),
             models.UniqueConstraint(
-                fields=["user", "role", "node"],
+                fields=["user", "role", "node", "group"],
                 name="role_granted_once",
                 nulls_distinct=False,
             ),
@@ -272,10 +293,25 @@ class RoleGrant(models.Model):
                 | (~Q(role="platform_admin") & Q(node__isnull=False)),
                 name="role_without_node_is_platform_admin",
             ),
+            models.CheckConstraint(
+                condition=~Q(role="platform_admin") | Q(group=""),
+                name="role_of_a_group_is_no_platform_admin",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(expires_at__isnull=False),
+                name="role_that_expires",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.user} is {self.role} on {self.node or 'the platform'}"
+
+
+#: Grants that have not expired, by the clock of the database.
+GRANT_IN_FORCE = Q(expires_at=None) | Q(expires_at__gt=Now())
 
 
 class AccessToken(models.Model):
@@ -310,6 +346,44 @@ class AccessToken(models.Model):
         return f"{self.prefix}… of {self.user}"
 
 
+class Session(AbstractBaseSession):
+    """A browser session. The data of Django is in `session_data`, also that of nobody yet.
+
+    `tenants.session_store` fills the columns from the data and from the request.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    session_key = models.CharField(max_length=40, unique=True)
+    #: The signed-in person; None: nobody signed in.
+    user = models.ForeignKey(User, models.PROTECT, null=True, related_name="sessions")
+    started_at = models.DateTimeField(null=True)
+    #: Precise to the minute, as `address`, from which that use came.
+    last_used_at = models.DateTimeField(null=True)
+    address = models.CharField(max_length=64, blank=True, default="")
+    user_agent = models.CharField(max_length=300, blank=True, default="")
+
+    class Meta(AbstractBaseSession.Meta):
+        abstract = False
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user=None)
+                | Q(started_at__isnull=False, last_used_at__gte=F("started_at")),
+                name="session_of_a_person_has_times",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"session of {self.user}"
+
+    @classmethod
+    def get_session_store_class(cls) -> type[SessionBase]:
+        """Return the store that reads and writes these rows."""
+        # Imported here, because that module imports this one.
+        from tenants.session_store import SessionStore
+
+        return SessionStore
+
+
 class PasswordLink(models.Model):
     """A link with which its holder sets a user's password, once, within an hour.
 
@@ -335,6 +409,62 @@ class PasswordLink(models.Model):
 
     def __str__(self) -> str:
         return f"password link of {self.user}"
+
+
+class Invitation(models.Model):
+    """Asks a person without an account to join `node` with a role, by mail or by a handed-out link.
+
+    Only the SHA-256 of the link's secret is stored. Accepting it creates the account `user`, with a
+    password of the person's choice. An invitation is open until it is accepted or withdrawn; after
+    `expires_at` its link does not work, until it is sent again.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    node = models.ForeignKey(Node, models.PROTECT, related_name="+")
+    email = models.EmailField(max_length=254)
+    username = models.CharField(max_length=63)
+    name = models.CharField(max_length=200)
+    role = models.CharField(max_length=24, choices=[(r.value, r.value) for r in Role])
+    role_expires_at = models.DateTimeField(null=True)
+    invited_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    digest = models.BinaryField(max_length=32, unique=True)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    withdrawn_at = models.DateTimeField(null=True)
+    accepted_at = models.DateTimeField(null=True)
+    #: A timer mails it from then on. An imported invitation is stored without a link that anybody
+    #: knows.
+    mail_due_at = models.DateTimeField(null=True)
+    mail_tries = models.PositiveSmallIntegerField(default=0)
+    user = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=F("created_at")),
+                name="invitation_expires_after_creation",
+            ),
+            models.CheckConstraint(
+                condition=Q(accepted_at=None, user=None)
+                | Q(accepted_at__isnull=False, user__isnull=False, withdrawn_at=None),
+                name="invitation_accepted_has_a_user",
+            ),
+            models.UniqueConstraint(
+                fields=["node", "email"],
+                condition=Q(accepted_at__isnull=True, withdrawn_at__isnull=True),
+                name="invitation_open_once_per_node",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["mail_due_at"],
+                condition=Q(mail_due_at__isnull=False),
+                name="invitation_to_be_mailed",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"invitation of {self.email}"
 
 
 class SignInAttempts(models.Model):

@@ -17,7 +17,7 @@ from primitives.errors import Conflict, FieldError, InvalidRequest
 from tenants.access import Actor, get_visible, require, under, visible_node
 from tenants.audit_trail import record_act
 from tenants.granting import visible_grants
-from tenants.models import Node, NodeKind, RoleGrant, User
+from tenants.models import GRANT_IN_FORCE, Node, NodeKind, RoleGrant, User
 from tenants.roles import Permission
 from tenants.structure import DEPTH_MAX, locked_below, refuse_taken
 
@@ -110,7 +110,9 @@ def inherited_roles(actor: Actor, node: Node, parent: Node) -> InheritedRoles:
     before = {*_above(node.path), node.path}
     after = {*_above(path_below(parent, node)), node.path}
     grants = (
-        RoleGrant.objects.filter(node__path__in=before | after, user__is_active=True)
+        RoleGrant.objects.filter(
+            GRANT_IN_FORCE, node__path__in=before | after, user__is_active=True
+        )
         .select_related("user", "node")
         .order_by("user__login", "role", "node__path")
     )

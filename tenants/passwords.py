@@ -11,22 +11,21 @@ from uuid import UUID
 
 from django.db import transaction
 
+from live.publishing import publish_rights
 from primitives.errors import (
     Conflict,
     FieldError,
-    Forbidden,
     InvalidRequest,
     NotFound,
     PortalError,
     Unauthenticated,
 )
-from tenants.access import Actor, actor_of
+from tenants.access import Actor, actor_of, require_session_or_admin_scope
 from tenants.audit_trail import record_act
 from tenants.managing import require_managed
 from tenants.membership import set_password, visible_users
-from tenants.models import PasswordLink, User, UserKind
-from tenants.roles import Scope
-from tenants.signing_in import authenticated_user
+from tenants.models import PasswordLink, Session, User, UserKind
+from tenants.signing_in import allows_passwords, authenticated_user
 
 LINK_LIFETIME = timedelta(hours=1)
 #: A pattern for secret scanners.
@@ -73,8 +72,7 @@ def change_password(
             "This account has no password. An administrator can create a link to set one. Service "
             "accounts work with access tokens only."
         )
-    if actor.scopes is not None and Scope.ADMIN not in actor.scopes:
-        raise Forbidden("Changing a password needs a session, or a token with the scope admin.")
+    require_session_or_admin_scope(actor, "Changing a password")
     try:
         seen, _ = authenticated_user(
             login=actor.user.login,
@@ -107,7 +105,8 @@ def make_password_link(*, actor: Actor, user_id: UUID, now: datetime) -> tuple[P
 
     Also return its secret. The secret cannot be read again. An earlier link stops working. Raises
     NotFound for invisible users, and Forbidden for a user that the actor does not manage. Raises
-    Conflict for service accounts, deactivated users and the actor's own account.
+    Conflict for service accounts, deactivated users, the actor's own account, and where passwords
+    are switched off.
     """
     if not visible_users(actor).filter(pk=user_id).exists():
         raise NotFound("It does not exist, or you may not see it.")
@@ -122,6 +121,11 @@ def make_password_link(*, actor: Actor, user_id: UUID, now: datetime) -> tuple[P
         raise Conflict(f"{user.login} is a service account. Create an access token for it.")
     if not user.is_active:
         raise Conflict(f"{user.login} is deactivated. Reactivate the account first.")
+    if not allows_passwords(user.organization_id):
+        raise Conflict(
+            f"The organization of {user.login} has switched passwords off. People sign in with its "
+            "identity provider."
+        )
     secret = "tdl_" + secrets.token_urlsafe(32)
     link, _ = PasswordLink.objects.update_or_create(
         user=user,
@@ -178,6 +182,8 @@ def _store(user: User, password: str, *, field: str) -> None:
     user.must_change_password = False
     user.session_generation += 1
     user.save(update_fields=["password", "must_change_password", "session_generation"])
+    Session.objects.filter(user=user).delete()
+    publish_rights(user.pk)
     PasswordLink.objects.filter(user=user).delete()
 
 

@@ -66,6 +66,21 @@ PERMISSIONS: Mapping[Role, frozenset[Permission]] = {
 }
 
 
+#: The rights of each role in one sentence, for people who choose one.
+SENTENCES: Mapping[Role, str] = {
+    Role.PLATFORM_ADMIN: "Administers the installation: every organization, cluster and setting.",
+    Role.ORGANIZATION_ADMIN: "Administers an organization: its tree, people, quotas, jobs and "
+    "prices.",
+    Role.DEPARTMENT_ADMIN: "Administers a part of the tree: its nodes, people, quotas and jobs, "
+    "and reads its costs and audit log.",
+    Role.TEAM_LEAD: "Leads a team: manages its people, quota and jobs, and reads its costs.",
+    Role.RESEARCHER: "Submits jobs, and sees and manages the own ones.",
+    Role.FINANCE: "Reads jobs without their scripts and logs, reads costs, and sets prices.",
+    Role.AUDITOR: "Reads jobs without their scripts and logs, costs, and the audit log.",
+    Role.SERVICE_ACCOUNT: "Submits jobs for a program, with access tokens.",
+}
+
+
 class Scope(StrEnum):
     """An allowed use of a token. The owner's rights limit it as well."""
 

@@ -80,18 +80,7 @@ def create_below(
     path = Node.objects.select_for_update(no_key=True).values_list("path").get(pk=parent.pk)
     if path != (parent.path,):
         raise Conflict(f"{parent.display_path} was moved at this moment. Give its new path.")
-    if parent.kind == NodeKind.TEAM:
-        raise InvalidRequest(
-            f"{parent.display_path} is a team, and a team cannot have children.",
-            errors=[FieldError("/parent", "must be an organization or a department")],
-        )
-    if parent.archived_at is not None:
-        raise Conflict(f"{parent.display_path} is archived. Restore it first.")
-    if parent.depth >= DEPTH_MAX:
-        raise InvalidRequest(
-            f"An organization has at most {DEPTH_MAX} levels.",
-            errors=[FieldError("/parent", f"is at level {parent.depth} of {DEPTH_MAX}")],
-        )
+    refuse_below(parent)
     node = Node(
         kind=kind,
         parent=parent,
@@ -104,9 +93,30 @@ def create_below(
     _insert(actor, node)
     _tell(actor, f"{kind.value}_created", node, now, {"slug": node.slug, "name": node.name})
     if kind == NodeKind.TEAM:
-        for act in _new_team_acts:
-            act(node, actor, now)
+        run_new_team_acts(node, actor, now)
     return node
+
+
+def refuse_below(parent: Node) -> None:
+    """Raise InvalidRequest or Conflict where no node can be created below `parent`."""
+    if parent.kind == NodeKind.TEAM:
+        raise InvalidRequest(
+            f"{parent.display_path} is a team, and a team cannot have children.",
+            errors=[FieldError("/parent", "must be an organization or a department")],
+        )
+    if parent.archived_at is not None:
+        raise Conflict(f"{parent.display_path} is archived. Restore it first.")
+    if parent.depth >= DEPTH_MAX:
+        raise InvalidRequest(
+            f"An organization has at most {DEPTH_MAX} levels.",
+            errors=[FieldError("/parent", f"is at level {parent.depth} of {DEPTH_MAX}")],
+        )
+
+
+def run_new_team_acts(team: Node, actor: Actor, now: datetime) -> None:
+    """Run the acts that `on_new_team` registered, in the transaction that created the team."""
+    for act in _new_team_acts:
+        act(team, actor, now)
 
 
 @transaction.atomic
@@ -229,16 +239,24 @@ def refuse_taken(actor: Actor, wanted: Mapping[str, UUID]) -> None:
 
     `wanted` maps each path to the id of the node that is to get it.
     """
-    refusal = next(_taken(actor, wanted), None)
-    if refusal is not None:
-        raise Conflict(refusal, errors=[FieldError("/slug", "is taken here", "taken")])
+    for refusal in taken(actor, wanted).values():
+        raise refusal
 
 
-def _taken(actor: Actor, wanted: Mapping[str, UUID]) -> Iterator[str]:
+def taken(actor: Actor, wanted: Mapping[str, UUID]) -> dict[str, Conflict]:
+    """Return the refusal of `refuse_taken` for each taken path. Two queries."""
+    return {
+        path: Conflict(sentence, errors=[FieldError("/slug", "is taken here", "taken")])
+        for path, sentence in _taken(actor, wanted)
+    }
+
+
+def _taken(actor: Actor, wanted: Mapping[str, UUID]) -> Iterator[tuple[str, str]]:
+    """Yield taken paths, each with a sentence, first those of present nodes."""
     paths = list(wanted)
     for node in Node.objects.filter(path__in=paths).order_by("path"):
         if node.pk != wanted[node.path]:
-            yield f"There is already a {node.display_path}."
+            yield node.path, f"There is already a {node.display_path}."
     former = FormerPlace.objects.filter(path__in=paths).select_related("node").order_by("path")
     for place in former:
         if place.node_id != wanted[place.path]:
@@ -247,9 +265,9 @@ def _taken(actor: Actor, wanted: Mapping[str, UUID]) -> Iterator[str]:
                 if actor.holds(Permission.VIEW_TREE, place.node.path)
                 else "the former path of another node"
             )
-            yield (
-                f"{place.path.rstrip('/')} is {was}, and bills still use it. Choose another slug."
-            )
+            path = place.path.rstrip("/")
+            sentence = f"{path} is {was}, and bills still use it. Choose another slug."
+            yield place.path, sentence
 
 
 def _insert(actor: Actor, node: Node) -> None:

@@ -12,11 +12,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import ceil
 
 from django.db import connection, transaction
 from django.db.models import F
 
 from primitives.addresses import network_of
+from primitives.errors import TooManyRequests
 from tenants.models import SignInAttempts
 
 #: A counter without a new failure for this long is deleted. It is longer than every wait.
@@ -47,7 +49,11 @@ ATTACKED_LOGIN_AND_SOURCE = Rule(free=1, delay_max_s=900)
 DEVICE = Rule(free=5, delay_max_s=900)
 #: Short, because many people may share one address.
 SOURCE = Rule(free=100, delay_max_s=60)
+#: Starts of a sign-in at an identity provider, by source. A completed one is forgiven.
+PROVIDER = Rule(free=100, delay_max_s=60)
 _NO_WAIT = Rule(free=2**31, delay_max_s=0)
+#: Wrong codes of one login from everywhere, after its right password: a code has six digits only.
+SECOND_STEP = Rule(free=20, delay_max_s=900)
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,9 @@ class Attempt:
     own: bytes
     #: Counters shared with others. A success subtracts only this attempt.
     shared: Sequence[bytes]
-    device: bool
+    rule: Rule
+    #: That of the login from everywhere. A right password is needed before it can make others wait.
+    login_rule: Rule = _NO_WAIT
 
     @classmethod
     def from_source(cls, login: str, address: str) -> Attempt:
@@ -75,13 +83,40 @@ class Attempt:
         return cls(
             own=_key("login and source", login, source),
             shared=(_key("source", source), _key("login", login)),
-            device=False,
+            rule=LOGIN_AND_SOURCE,
         )
 
     @classmethod
     def from_device(cls, login: str, device: str) -> Attempt:
         """Return an attempt of a browser that signed in as this user before."""
-        return cls(own=_key("device", login, device), shared=(), device=True)
+        return cls(own=_key("device", login, device), shared=(), rule=DEVICE)
+
+    @classmethod
+    def at_second_step(cls, login: str, device: str | None, address: str) -> Attempt:
+        """Return an attempt with a second factor, after the password of `login` was right.
+
+        It has counters of its own, so a right password forgives no wrong code.
+        """
+        if device is not None:
+            return cls(own=_key("second step, device", login, device), shared=(), rule=DEVICE)
+        source = network_of(address)
+        return cls(
+            own=_key("second step, login and source", login, source),
+            shared=(_key("source", source), _key("second step, login", login)),
+            rule=LOGIN_AND_SOURCE,
+            login_rule=SECOND_STEP,
+        )
+
+    @classmethod
+    def at_provider(cls, address: str) -> Attempt:
+        """Return a sign-in that begins at an identity provider."""
+        source = network_of(address)
+        return cls(own=_key("provider and source", source), shared=(), rule=PROVIDER)
+
+    @classmethod
+    def counted_by(cls, purpose: str, source: str, rule: Rule) -> Attempt:
+        """Return an attempt with one counter, of a purpose and its source."""
+        return cls(own=_key(purpose, source), shared=(), rule=rule)
 
 
 @transaction.atomic
@@ -114,6 +149,16 @@ def count_attempt(attempt: Attempt, *, now: datetime) -> Wait | None:
     return None
 
 
+def require_attempt(attempt: Attempt, *, now: datetime, refusal: str) -> None:
+    """Count `attempt` as failed. Raise TooManyRequests with `refusal` while it must wait."""
+    wait = count_attempt(attempt, now=now)
+    if wait is not None:
+        retry_after_s = max(1, ceil((wait.until - now).total_seconds()))
+        raise TooManyRequests(
+            f"{refusal} Wait {retry_after_s} s, then try again.", retry_after_s=retry_after_s
+        )
+
+
 def forgive_attempt(attempt: Attempt) -> None:
     """Delete the failures of a user who just signed in; of shared counters only this attempt."""
     SignInAttempts.objects.filter(key=attempt.own).delete()
@@ -122,13 +167,20 @@ def forgive_attempt(attempt: Attempt) -> None:
     )
 
 
+def uncount_attempt(attempt: Attempt) -> None:
+    """Subtract a success from the attempt's own counter. Earlier failures stay."""
+    SignInAttempts.objects.filter(key=attempt.own, attempts__gt=0).update(
+        attempts=F("attempts") - 1, blocked_until=None
+    )
+
+
 def _rules(attempt: Attempt, rows: dict[bytes, SignInAttempts]) -> list[tuple[bytes, Rule]]:
-    if attempt.device:
-        return [(attempt.own, DEVICE)]
+    if not attempt.shared:
+        return [(attempt.own, attempt.rule)]
     source, login = attempt.shared
     is_attacked = rows[login].attempts >= LOGIN_FAILURES_MAX
-    own = ATTACKED_LOGIN_AND_SOURCE if is_attacked else LOGIN_AND_SOURCE
-    return [(attempt.own, own), (source, SOURCE), (login, _NO_WAIT)]
+    own = ATTACKED_LOGIN_AND_SOURCE if is_attacked else attempt.rule
+    return [(attempt.own, own), (source, SOURCE), (login, attempt.login_rule)]
 
 
 def _key(*parts: str) -> bytes:

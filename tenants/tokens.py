@@ -42,7 +42,7 @@ PREFIX_LENGTH = 12
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #: A pattern for secret scanners.
 TOKEN_PATTERN = r"tdg_[0-9A-Za-z]{36}"  # noqa: S105 - a pattern, not a secret
-_FORM = re.compile(TOKEN_PATTERN, re.ASCII)
+_FORM = re.compile(r"[0-9A-Za-z]{36}", re.ASCII)
 LAST_USED_PRECISION = timedelta(minutes=1)
 NAME_LENGTH_MAX = 100
 LIFETIME_DAYS_MAX = 365
@@ -51,9 +51,9 @@ LIVE_TOKENS_MAX = 50
 OVERLAP_S_MAX = 7 * 86_400
 
 
-def new_secret() -> str:
-    """Return a new token. Only its owner ever sees it."""
-    body = MARK + "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
+def new_secret(mark: str = MARK) -> str:
+    """Return a new token that begins with `mark`. Only its owner ever sees it."""
+    body = mark + "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
     return body + checksum_of(body)
 
 
@@ -67,10 +67,11 @@ def checksum_of(body: str) -> str:
     return "".join(reversed(digits))
 
 
-def is_well_formed(secret: str) -> bool:
+def is_well_formed(secret: str, mark: str = MARK) -> bool:
     """Return whether `secret` has a token's format and checksum. The token need not exist."""
     return (
-        _FORM.fullmatch(secret) is not None
+        secret.startswith(mark)
+        and _FORM.fullmatch(secret.removeprefix(mark)) is not None
         and checksum_of(secret[:-_CHECKSUM_LENGTH]) == secret[-_CHECKSUM_LENGTH:]
     )
 
@@ -129,7 +130,8 @@ _TOKEN = f"""
 SELECT {columns(AccessToken, "t")}, {columns(User, "u")}, {columns(Node, "o")},
        (SELECT json_agg(json_build_array(g.role, n.path))
         FROM tenants_rolegrant g LEFT JOIN tenants_node n ON n.id = g.node_id
-        WHERE g.user_id = u.id)
+        WHERE g.user_id = u.id
+          AND (g.expires_at IS NULL OR g.expires_at > statement_timestamp()))
 FROM tenants_accesstoken t
 JOIN tenants_user u ON u.id = t.user_id
 LEFT JOIN tenants_node o ON o.id = u.organization_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from django.contrib.auth import get_user
 from django.http import HttpRequest, HttpResponse
 from rest_framework.authentication import BaseAuthentication, CSRFCheck
@@ -10,8 +12,10 @@ from rest_framework.request import Request
 from primitives.clock import SystemClock
 from primitives.errors import Forbidden, Unauthenticated
 from tenants.access import Actor, actor_of
+from tenants.factor_policy import refuse_missing_factor
 from tenants.models import User
 from tenants.passwords import refuse_foreign_password
+from tenants.session_store import store_of
 from tenants.tokens import actor_by_token
 
 
@@ -45,14 +49,19 @@ class BrowserSessionAuthentication(BaseAuthentication):
         """Return the session's user.
 
         Raises Forbidden when the CSRF token is missing or wrong. Raises PasswordChangeRequired
-        where the view does not serve users who must change their password.
+        where the view does not serve users who must change their password, and EnrolmentRequired
+        where it does not serve those who must add a second factor.
         """
         user = get_user(request._request)
         if not isinstance(user, User):
             return None
         require_csrf_token(request._request)
-        if not getattr(request.parser_context.get("view"), "serves_before_password_change", False):
+        view, session = request.parser_context.get("view"), store_of(request._request)
+        if not getattr(view, "serves_before_password_change", False):
             refuse_foreign_password(user)
+        if not getattr(view, "serves_before_enrolment", False):
+            refuse_missing_factor(user, session)
+        session.note_use(address=request.META.get("REMOTE_ADDR", ""), now=SystemClock().now())
         return user, actor_of(user)
 
 
@@ -78,3 +87,19 @@ def actor_from(request: Request) -> Actor:
     if not isinstance(actor, Actor):
         raise Unauthenticated("Send an access token, or sign in.")
     return actor
+
+
+def actor_again(request: Request) -> Actor:
+    """Return the actor of an authenticated request, with the rights of now.
+
+    It is for answers that take minutes. Raises Unauthenticated once the token or the session of the
+    request is over.
+    """
+    session = request._request.session
+    # The session that was loaded for the request would hide its end.
+    request._request.session = type(session)(session.session_key)
+    for authenticator in request.authenticators or ():
+        found = authenticator.authenticate(request)
+        if found is not None:
+            return cast("Actor", found[1])
+    raise Unauthenticated("You were signed out.")

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from primitives.clock import SystemClock
 from tenants.api import serializers as shapes
 from tenants.api.authentication import actor_from
+from tenants.invitations import accept, is_invitation
 from tenants.models import PasswordLink
 from tenants.password_mail import link_of, mail_link
 from tenants.passwords import change_password, make_password_link, use_password_link
@@ -27,12 +28,14 @@ class PasswordView(APIView):
     """The caller's own password."""
 
     serves_before_password_change = True
+    # A password that an administrator chose is changed before the second factor is added.
+    serves_before_enrolment = True
 
     @extend_schema(
         operation_id="change_password",
         summary="Change your own password; all other sessions end",
         request=shapes.PasswordChangeSerializer,
-        responses=answers({200: shapes.LoginSerializer}, 403, 409, 429),
+        responses=answers({200: shapes.LoginSerializer}, 403, 409),
     )
     def post(self, request: Request) -> Response:
         """Change the password. This session continues under a new key."""
@@ -92,9 +95,9 @@ class PasswordLinkUse(APIView):
 
     @extend_schema(
         operation_id="use_password_link",
-        summary="Set a password with a link",
+        summary="Set a password with a link, or accept an invitation",
         request=shapes.PasswordLinkUseSerializer,
-        responses=answers({200: shapes.LoginSerializer}, 404),
+        responses=answers({200: shapes.LoginSerializer}, 404, 409),
         auth=[],
     )
     def post(self, request: Request) -> Response:
@@ -102,8 +105,10 @@ class PasswordLinkUse(APIView):
         refuse_unknown_parameters(request, set())
         body = shapes.PasswordLinkUseSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        user = use_password_link(
-            secret=body.validated_data["secret"],
+        secret = body.validated_data["secret"]
+        use = accept if is_invitation(secret) else use_password_link
+        user = use(
+            secret=secret,
             password=body.validated_data["password"],
             now=SystemClock().now(),
         )

@@ -139,38 +139,6 @@ class UserChangeSerializer(StrictSerializer):
     )
 
 
-class RoleGrantSerializer(serializers.Serializer[Any]):
-    """A user's role on a node and everything below it."""
-
-    id = serializers.UUIDField()
-    user = serializers.CharField(source="user.login")
-    role = serializers.ChoiceField(choices=[role.value for role in Role])
-    node = serializers.CharField(
-        source="node.display_path", allow_null=True, default=None, help_text="null: the platform"
-    )
-    granted_by = serializers.CharField(
-        source="granted_by.login",
-        allow_null=True,
-        default=None,
-        help_text="null: granted during setup",
-    )
-    created_at = serializers.DateTimeField()
-
-
-class RoleGrantCreationSerializer(StrictSerializer):
-    """A role to grant."""
-
-    user = TextField(max_length=LOGIN_LENGTH_MAX, help_text="Login")
-    role = serializers.ChoiceField(choices=[role.value for role in Role])
-    node = TextField(
-        max_length=PATH_LENGTH_MAX,
-        allow_null=True,
-        required=False,
-        default=None,
-        help_text="Path of the node; null for platform_admin only",
-    )
-
-
 class AccessTokenSerializer(serializers.Serializer[Any]):
     """An access token, without its secret."""
 
@@ -218,6 +186,38 @@ class AccessTokenCreationSerializer(StrictSerializer):
         default=None,
         help_text="Login of a service account that the caller manages. Default: the caller",
     )
+
+
+class BrowserSessionSerializer(serializers.Serializer[Any]):
+    """A browser session."""
+
+    id = serializers.UUIDField()
+    user = serializers.CharField(source="user.login", help_text="Login of its owner")
+    device = serializers.CharField(help_text="Browser and system: `Firefox on Linux`")
+    user_agent = serializers.CharField(help_text="The browser's own words")
+    address = serializers.CharField(help_text="IP address of the last use; empty: not known")
+    started_at = serializers.DateTimeField(help_text="When the person signed in")
+    last_used_at = serializers.DateTimeField(help_text="Precise to the minute")
+    expires_at = serializers.DateTimeField()
+    is_current = serializers.BooleanField(help_text="Whether this request came with it")
+
+
+class SessionsEndSerializer(StrictSerializer):
+    """The owner of the sessions to end."""
+
+    user = TextField(
+        max_length=LOGIN_LENGTH_MAX,
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="Login of a user that the caller manages. Default: the caller",
+    )
+
+
+class EndedSessionsSerializer(serializers.Serializer[Any]):
+    """The number of ended sessions."""
+
+    ended = serializers.IntegerField()
 
 
 class TokenRotationSerializer(StrictSerializer):
@@ -330,6 +330,9 @@ class SessionUserSerializer(serializers.Serializer[Any]):
     kind = serializers.ChoiceField(choices=UserKind.values)
     must_change_password = serializers.BooleanField(
         help_text="All other requests are refused until POST /password"
+    )
+    must_add_second_factor = serializers.BooleanField(
+        help_text="The organization requires one. All other requests are refused until it is added"
     )
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.conf import settings
-from django.contrib.auth import logout as end_session
-from django.middleware.csrf import get_token
 from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -16,27 +12,22 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from primitives.clock import SystemClock
-from primitives.errors import Conflict, InvalidRequest, NotFound
-from tenants.access import Actor, actor_of, get_visible, visible, visible_node
+from primitives.errors import InvalidRequest, NotFound
+from tenants.access import get_visible, visible, visible_node
 from tenants.administrators import has_administrator
 from tenants.api import serializers as shapes
-from tenants.api.authentication import actor_from, require_csrf_token
-from tenants.devices import COOKIE_PATH, LIFETIME, cookie_name, cookie_value
-from tenants.granting import grant_role, revoke_role, visible_grants
+from tenants.api.authentication import actor_from
 from tenants.membership import change_user, create_user, delete_user, visible_users
 from tenants.models import Node, NodeKind, UserKind
-from tenants.rights_summary import permissions_by_path
-from tenants.roles import Permission, Role
-from tenants.signing_in import authenticated_user, begin_session, record_session
+from tenants.roles import Permission
 from tenants.structure import create_below, rename_node
 from webapi.idempotency import respond_once
 from webapi.paging import (
     page_body,
-    page_by_id,
     page_by_text,
     refuse_unknown_parameters,
 )
-from webapi.parameters import PageParameters, choice, text
+from webapi.parameters import PageParameters, text
 from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
 
 
@@ -60,110 +51,6 @@ class UserParameters(PageParameters):
     """The filter of the list of users."""
 
     organization: str | None = text("Slug of an organization")
-
-
-class RoleGrantParameters(PageParameters):
-    """The filters of the list of role grants."""
-
-    user: str | None = text("Login")
-    node: str | None = text("Path of the node itself")
-    role: str | None = choice(Role)
-
-
-def _session_body(request: Request, actor: Actor) -> dict[str, Any]:
-    user = actor.user
-    organization = user.organization
-    body: dict[str, Any] = shapes.SessionSerializer(
-        {
-            "user": {
-                "id": user.pk,
-                "login": user.login,
-                "username": user.username,
-                "name": user.name,
-                "organization": organization,
-                "kind": user.kind,
-                "must_change_password": user.must_change_password,
-            },
-            "grants": [
-                {"role": role.value, "node_path": path.rstrip("/") or None}
-                for role, path in actor.grants
-            ],
-            "permissions": permissions_by_path(actor),
-            "csrf_token": get_token(request._request) if actor.scopes is None else "",
-            "features": {"version": version("tidegate")},
-        }
-    ).data
-    return body
-
-
-class SessionView(APIView):
-    """The browser session."""
-
-    permission_classes = [AllowAny]
-    serves_before_password_change = True
-
-    @extend_schema(
-        operation_id="get_session",
-        summary="Get the signed-in user",
-        description="Sets the cookie csrftoken, which signing in needs, even with the answer 401.",
-        responses=answers({200: shapes.SessionSerializer}),
-    )
-    def get(self, request: Request) -> Response:
-        """Return the signed-in user."""
-        get_token(request._request)
-        refuse_unknown_parameters(request, set())
-        return Response(_session_body(request, actor_from(request)))
-
-    @extend_schema(
-        operation_id="sign_in",
-        summary="Sign in",
-        request=shapes.SigningInSerializer,
-        responses=answers({200: shapes.SessionSerializer}, 403, 429),
-        auth=[],
-    )
-    def post(self, request: Request) -> Response:
-        """Sign in, under a new session key."""
-        refuse_unknown_parameters(request, set())
-        if request.auth is not None and actor_from(request).scopes is not None:
-            raise Conflict("Send no access token when signing in.")
-        require_csrf_token(request._request)
-        body = shapes.SigningInSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        now = SystemClock().now()
-        user, device = authenticated_user(
-            login=body.validated_data["login"],
-            password=body.validated_data["password"],
-            address=request.META.get("REMOTE_ADDR", ""),
-            cookies=request.COOKIES,
-            now=now,
-        )
-        begin_session(request._request, user)
-        actor = actor_of(user)
-        record_session(actor=actor, action="signed_in", now=now)
-        response = Response(_session_body(request, actor))
-        response.set_cookie(
-            cookie_name(user),
-            cookie_value(user, device, now=now),
-            max_age=LIFETIME,
-            path=COOKIE_PATH,
-            secure=settings.SESSION_COOKIE_SECURE,
-            httponly=True,
-            samesite="Strict",
-        )
-        return response
-
-    @extend_schema(
-        operation_id="sign_out", summary="Sign out", responses=answers({204: None}, 403, 409)
-    )
-    def delete(self, request: Request) -> Response:
-        """Sign out."""
-        refuse_unknown_parameters(request, set())
-        actor = actor_from(request)
-        if actor.scopes is not None:
-            raise Conflict("An access token is not a session. Revoke it with DELETE /tokens/{id}.")
-        record_session(actor=actor, action="signed_out", now=SystemClock().now())
-        end_session(request._request)
-        return Response(status=204)
 
 
 class InstallationView(APIView):
@@ -502,70 +389,4 @@ class UserDetail(APIView):
         """Delete a user."""
         refuse_unknown_parameters(request, set())
         delete_user(actor=actor_from(request), user_id=user_id, now=SystemClock().now())
-        return Response(status=204)
-
-
-class RoleGrantList(APIView):
-    """Grants of roles to users on nodes."""
-
-    @extend_schema(
-        operation_id="list_role_grants",
-        summary="List role grants, oldest first",
-        parameters=RoleGrantParameters.in_openapi(),
-        responses=answers({200: page_of(shapes.RoleGrantSerializer)}),
-    )
-    def get(self, request: Request) -> Response:
-        """List grants, oldest first."""
-        asked = RoleGrantParameters.read(request)
-        grants = visible_grants(actor_from(request))
-        if asked.user is not None:
-            grants = grants.filter(user__login=asked.user)
-        if asked.node is not None:
-            grants = grants.filter(node__path=asked.node.rstrip("/") + "/")
-        if asked.role is not None:
-            grants = grants.filter(role=asked.role)
-        page = page_by_id(asked, grants)
-        return Response(page_body(request, page, lambda row: shapes.RoleGrantSerializer(row).data))
-
-    @extend_schema(
-        operation_id="grant_role",
-        summary="Grant a role",
-        description="The caller, and the token in use, must have every permission of the role on "
-        "the node.",
-        parameters=[IDEMPOTENCY_KEY],
-        request=shapes.RoleGrantCreationSerializer,
-        responses=answers({201: shapes.RoleGrantSerializer}, 403, 404, 409, 422),
-    )
-    def post(self, request: Request) -> Response:
-        """Grant a role."""
-        refuse_unknown_parameters(request, set())
-        actor, now = actor_from(request), SystemClock().now()
-        body = shapes.RoleGrantCreationSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-
-        def act() -> tuple[int, dict[str, Any]]:
-            grant = grant_role(
-                actor=actor,
-                login=body.validated_data["user"],
-                role=Role(body.validated_data["role"]),
-                node_path=body.validated_data["node"],
-                now=now,
-            )
-            return 201, shapes.RoleGrantSerializer(grant).data
-
-        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
-
-
-class RoleGrantDetail(APIView):
-    """One grant."""
-
-    @extend_schema(
-        operation_id="revoke_role",
-        summary="Revoke a role",
-        responses=answers({204: None}, 403, 404, 409),
-    )
-    def delete(self, request: Request, grant_id: UUID) -> Response:
-        """Revoke a role."""
-        refuse_unknown_parameters(request, set())
-        revoke_role(actor=actor_from(request), grant_id=grant_id, now=SystemClock().now())
         return Response(status=204)

@@ -39,6 +39,9 @@ def test_a_grant_is_stored_shown_and_audited() -> None:
         "role": "team_lead",
         "node": NLP,
         "granted_by": "alice@ai-company",
+        "group": "",
+        "expires_at": None,
+        "version": 1,
     }
     event = AuditEvent.objects.get()
     assert (event.action, event.subject_kind, event.subject_id, event.node_path) == (

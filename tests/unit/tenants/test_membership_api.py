@@ -260,6 +260,23 @@ def test_the_last_administrator_of_an_organization_stays() -> None:
     assert root.post(f"users/{cast.alice.pk}/deactivate", {}).status_code == 200
 
 
+def test_the_email_address_of_a_user_with_more_rights_is_not_changed() -> None:
+    """The address leads to the account at a first sign-in. Planted: manage_members is enough."""
+    cast = a_cast()
+    lead = a_user(cast.organization, "people")
+    a_grant(lead, Role.TEAM_LEAD, cast.organization)
+    caller, path = by_token(lead), f"users/{cast.alice.pk}"
+    answer = caller.patch(path, {"email": "attacker@example.org"})
+    assert (answer.status_code, answer.json()["detail"]) == (
+        403,
+        "You do not manage alice@ai-company. You need the right manage_members on ai-company, and "
+        "every right that the account has.",
+    )
+    assert User.objects.get(pk=cast.alice.pk).email == ""
+    assert caller.patch(f"users/{lead.pk}", {"email": "own@example.org"}).status_code == 200
+    assert caller.patch(f"users/{cast.bob.pk}", {"email": "bob@example.org"}).status_code == 200
+
+
 def test_nobody_deactivates_or_deletes_themself() -> None:
     cast = a_cast()
     second = a_user(cast.organization, "second")

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from django.contrib.sessions.models import Session
 
 from audit.models import AuditEvent
 from builders.api_callers import Caller, as_nobody, by_session, by_token
@@ -16,7 +15,7 @@ from builders.portal_builders import (
     an_organization,
 )
 from primitives.errors import Unauthenticated
-from tenants.models import SignInAttempts, User
+from tenants.models import Session, SignInAttempts, User
 from tenants.roles import Permission, Role
 from tenants.signing_in import authenticated_user
 
@@ -79,6 +78,7 @@ def test_signing_in_says_who_one_is_and_what_one_may_do_where() -> None:
             },
             "kind": "person",
             "must_change_password": False,
+            "must_add_second_factor": False,
         },
         "grants": [
             {"role": "finance", "node_path": "ai-company/research"},

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, transaction
+from uuid_utils.compat import uuid7
 
 from builders.api_callers import a_token
 from builders.cast import Cast, a_cast
+from builders.factor_builders import an_app
+from builders.invitation_builders import an_invitation
 from builders.portal_builders import NOW
-from tenants.models import AccessToken, Node, RoleGrant, User
+from tenants.models import AccessToken, AuthenticatorApp, Invitation, Node, RoleGrant, User
 
 pytestmark = pytest.mark.django_db
 
@@ -150,6 +153,29 @@ def test_a_role_is_granted_once_on_the_platform_too() -> None:
     refused(a_grant_of(cast.root, "platform_admin", None), by="role_granted_once")
 
 
+def test_a_role_expires_after_its_grant() -> None:
+    cast = a_cast()
+    refused(
+        lambda: RoleGrant.objects.filter(user=cast.bob).update(expires_at=NOW),
+        by="role_expires_after_its_grant",
+    )
+
+
+def test_an_invitation_is_open_once_and_accepted_with_an_account() -> None:
+    cast = a_cast()
+    made = an_invitation(cast.nlp, cast.nlp_lead)
+    rows = Invitation.objects.filter(pk=made.pk)
+    refused(lambda: rows.update(expires_at=made.created_at), by="invitation_expires_after_creation")
+    refused(lambda: rows.update(accepted_at=NOW), by="invitation_accepted_has_a_user")
+    refused(lambda: rows.update(user=cast.bob), by="invitation_accepted_has_a_user")
+
+    def again() -> None:
+        made.pk, made.digest = uuid7(), b"another"
+        made.save(force_insert=True)
+
+    refused(again, by="invitation_open_once_per_node")
+
+
 def test_users_have_plain_names_known_kinds_and_one_login() -> None:
     cast = a_cast()
 
@@ -177,3 +203,13 @@ def test_a_token_expires_after_its_creation_and_its_digest_is_there_once() -> No
         lambda: AccessToken.objects.filter(pk=token.pk).update(digest=other.digest),
         by="tenants_accesstoken_digest_key",
     )
+
+
+def test_a_code_of_an_authenticator_app_is_used_once() -> None:
+    """Against: two requests with one code, of which both find the app unchanged."""
+    app = an_app(a_cast().bob, at=NOW)
+    rows = AuthenticatorApp.objects.filter(pk=app.pk)
+    assert rows.update(last_step=7) == 1
+    refused(lambda: rows.update(last_step=7), by="authenticator_code_is_used_once")
+    refused(lambda: rows.update(last_step=6), by="authenticator_code_is_used_once")
+    assert rows.update(last_step=8) == 1
