@@ -1,0 +1,1 @@
+"""Requests of people for changes that others decide."""
