@@ -18,27 +18,21 @@ from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
-from audit.recording import record
 from clusters.models import Pool
-from live.publishing import publish
-from live.waking import wake
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
 from quotas.envelope import EnvelopeBroken, Family
+from quotas.guarding import Write, guarded
 from quotas.locks import lock_quotas
-from quotas.models import Quota, QuotaChange
+from quotas.models import Quota
 from quotas.policies import ensure_rules
-from quotas.quota_notices import give_quota_notices
+from quotas.quota_store import REASON_LENGTH_MAX, STORED, store_quotas, values_of
 from tenants.access import PLATFORM, Actor, get_visible, visible_node
 from tenants.models import Node
 from tenants.names import clean_name
 from tenants.roles import Permission
-from webapi.middleware import current_request_id
 from webapi.preconditions import refuse_stale
-
-REASON_LENGTH_MAX = 500
-_STORED = ("guaranteed_mgpu", "guaranteed_bp", "borrow_limit_mgpu", "lend_limit_mgpu", "weight")
 
 
 class QuotaEdit(TypedDict, total=False):
@@ -53,24 +47,6 @@ class QuotaEdit(TypedDict, total=False):
     borrow_limit_mgpu: int | None
     lend_limit_mgpu: int | None
     weight: int
-
-
-def percent_text(basis_points: int | None) -> str | None:
-    """Return basis points as text: 4000 is "40.00"."""
-    if basis_points is None:
-        return None
-    return f"{basis_points // 100}.{basis_points % 100:02d}"
-
-
-def values_of(quota: Quota) -> dict[str, Any]:
-    """Return the quota's settings in the form of its history."""
-    return {
-        "guaranteed_mgpu": quota.guaranteed_mgpu,
-        "guaranteed_percent": percent_text(quota.guaranteed_bp),
-        "borrow_limit_mgpu": quota.borrow_limit_mgpu,
-        "lend_limit_mgpu": quota.lend_limit_mgpu,
-        "weight": quota.weight,
-    }
 
 
 def editable_fields(actor: Actor, node: Node) -> tuple[str, ...]:
@@ -103,11 +79,59 @@ def create_quota(
 
     Raises NotFound for a node that the actor cannot see, and Forbidden. Raises InvalidRequest for
     an unknown pool or an invalid guarantee. Raises Conflict for an archived pool, when there is a
-    quota already, or the parent has none. Raises EnvelopeBroken or LendsTooMuch.
+    quota already, or the parent has none. Raises EnvelopeBroken, LendsTooMuch or
+    SecondPersonNeeded.
     """
     node = visible_node(actor, node_path)
     pool = named_pool(pool_name)
     reason = clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX)
+    _refuse_new(actor, node, pool, edit)
+    with named_refusals(), transaction.atomic():
+        locked = lock_quotas(node.parent or node, pool.pk)
+        if any(quota.node_id == node.pk for quota in locked):
+            raise _exists_already(node, pool)
+        arguments = {"node": node.display_path, "pool": pool.name, "edit": dict(edit)}
+        write = Write("quota.create", {**arguments, "reason": reason}, reason)
+        with guarded(node.organization, write, actor=actor, now=now):
+            (quota,) = _set_together(
+                {node: edit}, pool, locked, actor=actor, reason=reason, now=now
+            )
+    return quota
+
+
+def set_quotas(
+    edits: Mapping[UUID, QuotaEdit],
+    pool_name: str,
+    *,
+    top: Node,
+    actor: Actor,
+    reason: str,
+    now: datetime,
+) -> None:
+    """Create and change the quotas of nodes at or below `top`, by id, in one pool together.
+
+    Rules are checked on the result only. Raises as `create_quota` and `change_quota` do, and
+    SecondPersonNeeded.
+    """
+    pool = named_pool(pool_name)
+    nodes = list(Node.objects.filter(pk__in=edits).select_related("parent").order_by("path"))
+    with named_refusals(), transaction.atomic():
+        locked = lock_quotas(top.parent or top, pool.pk)
+        known = {quota.node_id for quota in locked}
+        for node in nodes:
+            if node.pk in known:
+                require_edit(actor, node, edits[node.pk])
+            else:
+                _refuse_new(actor, node, pool, edits[node.pk])
+        wanted = {node: edits[node.pk] for node in nodes}
+        # An import shows a refusal with its line, and makes no request of it.
+        write = Write("quota.set", {}, reason)
+        with guarded(top.organization, write, actor=actor, now=now):
+            _set_together(wanted, pool, locked, actor=actor, reason=reason, now=now)
+
+
+def _refuse_new(actor: Actor, node: Node, pool: Pool, edit: QuotaEdit) -> None:
+    """Raise where a new quota would be refused whatever its family is."""
     require_parents_right(actor, node, "give it a quota")
     _refuse_meaningless(node, edit)
     if "guaranteed_mgpu" not in edit and "guaranteed_bp" not in edit:
@@ -121,26 +145,52 @@ def create_quota(
             "choose another pool.",
             pool=pool.name,
         )
-    with named_refusals(), transaction.atomic():
-        locked = lock_quotas(node.parent or node, pool.pk)
-        if any(quota.node_id == node.pk for quota in locked):
-            raise _exists_already(node, pool)
-        if node.parent is not None and not any(q.node_id == node.parent_id for q in locked):
+
+
+def _set_together(
+    edits: Mapping[Node, QuotaEdit],
+    pool: Pool,
+    locked: Sequence[Quota],
+    *,
+    actor: Actor,
+    reason: str,
+    now: datetime,
+) -> list[Quota]:
+    """Create or change quotas of a locked family. Return those that changed, parents first.
+
+    `edits` are by node, parents first.
+    """
+    before = {quota.pk: values_of(quota) for quota in locked}
+    known = {quota.node_id: quota for quota in locked}
+    new: list[Quota] = []
+    for node in edits:
+        if node.pk in known:
+            continue
+        if node.parent is not None and node.parent_id not in known:
             raise Conflict(
                 f"{node.parent.display_path} has no quota in {pool.name}. Give it one first.",
                 node=node.parent.display_path,
                 pool=pool.name,
             )
-        quota = Quota(node=node, pool=pool, guaranteed_mgpu=0)
-        family = Family([*locked, quota])
-        before = {other.pk: values_of(other) for other in locked}
-        _apply(quota, edit)
-        followers = _settle(family, [quota])
-        quota.save(force_insert=True)
-        _store([quota], followers, before, actor=actor, reason=reason, now=now)
-        if node.parent is None:
-            ensure_rules(node)
-    return quota
+        known[node.pk] = Quota(node=node, pool=pool, guaranteed_mgpu=0)
+        new.append(known[node.pk])
+        _apply(known[node.pk], edits[node])
+    family = Family(known.values())
+    by_id = {known[node.pk].pk: edit for node, edit in edits.items() if known[node.pk].pk in before}
+    edited = edit_together(by_id, family)
+    require_rights(actor, edited)
+    changed = [*(each.quota for each in edited), *new]
+    changed.sort(key=lambda quota: quota.node.depth)
+    if changed:
+        followers = _settle(family, changed)
+        had = [each for each in (*changed, *(each for each, _ in followers)) if each.pk in before]
+        _refuse_more_of_archived_pool(had, before)
+        Quota.objects.bulk_create(new)
+        store_quotas(changed, followers, before, actor=actor, reason=reason, now=now)
+        for quota in new:
+            if quota.node.parent_id is None:
+                ensure_rules(quota.node)
+    return changed
 
 
 def change_quota(
@@ -156,7 +206,7 @@ def change_quota(
 
     The values that it has already change nothing. Raises NotFound, Forbidden, PreconditionFailed
     unless `if_version` is current, and InvalidRequest for an invalid guarantee. Raises
-    EnvelopeBroken or LendsTooMuch for this quota or one that depends on it.
+    EnvelopeBroken or LendsTooMuch for this quota or one that depends on it, and SecondPersonNeeded.
     """
     seen = get_visible(
         actor,
@@ -171,7 +221,10 @@ def change_quota(
         family = Family(lock_quotas(seen.node.parent or seen.node, seen.pool_id))
         quota = family.by_node[seen.node_id]
         refuse_stale(if_version, quota.version, body=None)
-        change_together({quota.pk: edit}, family, actor=actor, reason=reason, now=now)
+        arguments = {"quota": str(quota.pk), "edit": dict(edit), "reason": reason}
+        write = Write("quota.change", arguments, reason)
+        with guarded(seen.node.organization, write, actor=actor, now=now):
+            change_together({quota.pk: edit}, family, actor=actor, reason=reason, now=now)
     return quota
 
 
@@ -202,9 +255,9 @@ def edit_together(edits: Mapping[UUID, QuotaEdit], family: Family) -> list[Edite
     found = []
     for quota in family.by_node.values():
         if quota.pk in edits:
-            had = {name: getattr(quota, name) for name in _STORED}
+            had = {name: getattr(quota, name) for name in STORED}
             _apply(quota, edits[quota.pk])
-            differing = frozenset(name for name in _STORED if getattr(quota, name) != had[name])
+            differing = frozenset(name for name in STORED if getattr(quota, name) != had[name])
             if differing:
                 found.append(Edited(quota, differing, had))
     return found
@@ -231,8 +284,8 @@ def may_make(actor: Actor, quota: Quota, edit: QuotaEdit) -> bool:
         return False
     changed = copy(quota)
     _apply(changed, edit)
-    had = {name: getattr(quota, name) for name in _STORED}
-    differing = {name for name in _STORED if getattr(changed, name) != had[name]}
+    had = {name: getattr(quota, name) for name in STORED}
+    differing = {name for name in STORED if getattr(changed, name) != had[name]}
     try:
         _require_rights(actor, changed, differing, had)
     except Forbidden:
@@ -262,7 +315,7 @@ def change_together(
         quotas = [each.quota for each in edited]
         followers = _settle(family, quotas)
         _refuse_more_of_archived_pool([*quotas, *(each for each, _ in followers)], before)
-        _store(quotas, followers, before, actor=actor, reason=reason, now=now)
+        store_quotas(quotas, followers, before, actor=actor, reason=reason, now=now)
 
 
 def _refuse_more_of_archived_pool(
@@ -373,74 +426,6 @@ def _settle(family: Family, edited: Sequence[Quota]) -> list[tuple[Quota, Quota]
     for quota in (*edited, *(follower for follower, _ in changed.values())):
         family.check(quota)
     return list(changed.values())
-
-
-def _store(
-    edited: Sequence[Quota],
-    followers: Sequence[tuple[Quota, Quota]],
-    before: Mapping[UUID, dict[str, Any]],
-    *,
-    actor: Actor | None,
-    reason: str,
-    now: datetime,
-) -> None:
-    """Write `edited` and the dependent quotas, with history, audit and hints."""
-    reasons = {quota.pk: reason for quota in edited}
-    for follower, led_by in followers:
-        told = f"Follows {led_by.node.display_path}: {reason}"
-        reasons[follower.pk] = told[:REASON_LENGTH_MAX]
-    changed = [*edited, *(follower for follower, _ in followers)]
-    earlier = [each for each in changed if each.pk in before]
-    for each in earlier:
-        each.version += 1
-    Quota.objects.bulk_update(earlier, [*_STORED, "version"], batch_size=1_000)
-    QuotaChange.objects.bulk_create(
-        [
-            QuotaChange(
-                quota=each,
-                at=now,
-                actor=None if actor is None else actor.user,
-                before=before.get(each.pk),
-                after=values_of(each),
-                reason=reasons[each.pk],
-            )
-            for each in changed
-        ]
-    )
-    for quota in edited:
-        record(
-            action="quota.changed" if quota.pk in before else "quota.created",
-            subject_kind="quota",
-            subject_id=quota.pk,
-            now=now,
-            actor_id=None if actor is None else actor.user.pk,
-            actor="system" if actor is None else actor.user.login,
-            organization_id=quota.node.organization_id,
-            node_path=quota.node.path,
-            detail={
-                "pool": quota.pool.name,
-                "before": before.get(quota.pk),
-                "after": values_of(quota),
-                "reason": reason,
-                "followers": sum(led_by is quota for _, led_by in followers),
-            },
-            request_id=current_request_id(),
-        )
-    let_the_database_check()
-    give_quota_notices(changed, before, actor=actor, reason=reason, now=now)
-    organization = edited[0].node.organization_id
-    publish("quotas", ids=[each.pk for each in changed], organization_id=organization)
-    wake("arbiter")
-
-
-def let_the_database_check() -> None:
-    """Run the deferred envelope trigger now, where the error can still be explained.
-
-    Otherwise it would run at a later commit.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS quota_children_fit_in_their_parent IMMEDIATE")
-        cursor.execute("SET CONSTRAINTS quota_children_fit_in_their_parent DEFERRED")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from connectors.entitlements import Entitlement, Entitlements, Share, Terms
 from connectors.errors import ClusterUnavailable
 from primitives.units import MGPU_PER_GPU
 from quotas.models import ClusterUser, OrganizationPolicy, Quota
-from tenants.models import Node, NodeKind, RoleGrant
+from tenants.models import GRANT_IN_FORCE, Node, NodeKind, RoleGrant
 from tenants.roles import PERMISSIONS, Permission
 
 _GRACE_S = 300
@@ -141,7 +141,7 @@ class _Submitters:
         )
         self._by_path: dict[str, set[str]] = {}
         for user, path in RoleGrant.objects.filter(
-            user__in=list(names), role__in=_SUBMITTERS
+            GRANT_IN_FORCE, user__in=list(names), role__in=_SUBMITTERS
         ).values_list("user_id", "node__path"):
             self._by_path.setdefault(path or "", set()).add(names[user])
 

@@ -1,4 +1,4 @@
-"""Guarantees of teams over time, exact to the second, from quotas and the history of changes."""
+"""Guarantees over time, exact to the second, from quotas and the history of changes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from django.db import connection
 
 #: Before and after all times, in epoch seconds.
 _EVER_S = 1 << 60
+#: The condition on tree nodes that leaves out departments and organizations.
+TEAMS_ONLY = "n.kind = 'team'"
 
 
 def guarantee_spans_sql(quotas: str, since: str) -> str:
-    """Return CTEs up to `guarantee_spans`: the guarantees of teams after the time `since` (SQL).
+    """Return CTEs up to `guarantee_spans`: guarantees after the time `since` (SQL).
 
-    `quotas` is a condition on quotas `q` of nodes `n`. A span has `team_id`, `pool_id`,
-    `guaranteed_mgpu`, `lendable_mgpu`, `start_s` and `end_s`. The first span of a quota begins
-    before all times. A quota that was created later begins with 0. The last span ends after all
-    times. An archived team has no guarantee until it is restored.
+    `quotas` is a condition on quotas `q` of tree nodes `n`, such as `TEAMS_ONLY`. A span has
+    `team_id` (the node's), `pool_id`, `guaranteed_mgpu`, `lendable_mgpu`, `start_s` and `end_s`.
+    The first span of a quota begins before all times. A quota that was created later begins with 0.
+    The last span ends after all times. An archived node has no guarantee until it is restored.
     """
     before_s, after_s = f"-{_EVER_S}::bigint", f"{_EVER_S}::bigint"
     return f"""
@@ -36,7 +38,7 @@ guaranteed_quotas AS MATERIALIZED (
             SELECT n.archived_at, NULL WHERE n.archived_at IS NOT NULL
         ) AS a
     ) AS archived
-    WHERE n.kind = 'team' AND {quotas}
+    WHERE {quotas}
 ),
 guarantee_changes AS MATERIALIZED (
     SELECT c.quota_id, c.before, c.after, floor(date_part('epoch', c.at))::bigint AS at_s,
@@ -101,7 +103,7 @@ def guarantees_in(
         return {team: Guarantee(*(int(value) for value in row)) for team, *row in cursor.fetchall()}
 
 
-_OF_ORGANIZATION = "n.organization_id = %(organization)s AND q.pool_id = %(pool)s"
+_OF_ORGANIZATION = f"{TEAMS_ONLY} AND n.organization_id = %(organization)s AND q.pool_id = %(pool)s"
 _GUARANTEES = f"""
 WITH {guarantee_spans_sql(_OF_ORGANIZATION, "%(start)s")},
 inside AS (

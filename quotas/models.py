@@ -9,6 +9,7 @@ from uuid_utils.compat import uuid7
 from arbiter.api.policy import GRACE_PERIOD_S_MAX, RANGES, Policy, SpareOrder
 from clusters.models import Cluster, Pool
 from primitives.units import BASIS_POINTS, MGPU_MAX, PPM
+from quotas.second_person_models import SecondPersonPolicy as SecondPersonPolicy
 from tenants.models import Node, User
 
 #: Defaults of the installation, and of an organization without a policy of its own.

@@ -12,12 +12,13 @@ from datetime import datetime
 from uuid import UUID
 
 from primitives.errors import Conflict
-from quotas.administration import change_together, let_the_database_check, named_refusals
+from quotas.administration import change_together, named_refusals
 from quotas.envelope import EnvelopeBroken, Family
 from quotas.locks import lock_quotas
 from quotas.models import PlannedChange, Quota
 from quotas.planned_changes import follow_move
 from quotas.policies import rename_in_rank
+from quotas.quota_store import let_the_database_check
 from tenants.access import Actor, under
 from tenants.models import Node
 

@@ -15,7 +15,8 @@ percentage that resolves to other GPUs, because its parent changed, is no change
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -36,7 +37,6 @@ from primitives.errors import (
     PreconditionFailed,
 )
 from quotas.administration import (
-    REASON_LENGTH_MAX,
     QuotaEdit,
     change_together,
     edit_together,
@@ -44,14 +44,16 @@ from quotas.administration import (
     named_refusals,
     parent_path,
     require_edit,
+    require_parents_right,
     require_rights,
     settle_together,
-    values_of,
 )
 from quotas.envelope import Family
+from quotas.guarding import Write, decided, guarded, was_decided
 from quotas.locks import lock_quotas
 from quotas.models import PlannedChange, PlannedEdit, PlannedStatus, Quota
 from quotas.quota_notices import request_of
+from quotas.quota_store import REASON_LENGTH_MAX, values_of
 from tenants.access import Actor, actor_of, get_visible, under, visible
 from tenants.models import Node
 from tenants.names import clean_name
@@ -131,17 +133,33 @@ def edits_of(planned: PlannedChange) -> list[PlannedEdit]:
 
 
 def may_manage(actor: Actor, planned: PlannedChange) -> bool:
-    """Return whether the actor may cancel it: its author, or a user who manages quotas there."""
+    """Return whether the actor may manage it: its author, or a user who manages quotas there."""
     return actor.permits(Permission.MANAGE_QUOTA) and (
         planned.created_by_id == actor.user.pk
         or actor.holds(Permission.MANAGE_QUOTA, planned.node.path)
     )
 
 
+def may_cancel(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
+    """Return whether the actor may cancel it, or keep it once it is applied."""
+    return may_manage(actor, planned) and (
+        planned.status != PlannedStatus.APPLIED
+        or all(
+            actor.holds(Permission.MANAGE_QUOTA, parent_path(node))
+            for node in _of_the_parent(edits)
+        )
+    )
+
+
+def _of_the_parent(edits: Iterable[PlannedEdit]) -> list[Node]:
+    """Return the nodes whose edits are kept only with the right on their parent."""
+    return [edit.quota.node for edit in edits if edit.values.keys() - {"lend_limit_mgpu"}]
+
+
 def may_preview(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
     """Return whether the actor may preview it.
 
-    These are users who may cancel it, and users who manage quotas at, above or below an edited
+    These are users who may manage it, and users who manage quotas at, above or below an edited
     node. The latter could draft and preview the same change themselves.
     """
     managed = actor.prefixes(Permission.MANAGE_QUOTA)
@@ -279,13 +297,17 @@ def families_of(planned: PlannedChange, *, is_locked: bool) -> Iterator[Family]:
     top = planned.node.parent or planned.node
     pools = planned.edits.order_by("quota__pool").values_list("quota__pool", flat=True).distinct()
     for pool in list(pools):
-        if is_locked:
-            yield Family(lock_quotas(top, pool))
-        else:
-            found = Quota.objects.select_related("node", "pool").filter(
-                under([top.path], "node__path"), pool=pool
-            )
-            yield Family(found.order_by("node__path"))
+        yield family_below(top, pool, is_locked=is_locked)
+
+
+def family_below(top: Node, pool_id: UUID, *, is_locked: bool) -> Family:
+    """Return the quotas of `top` and below it in a pool, locked or not."""
+    if is_locked:
+        return Family(lock_quotas(top, pool_id))
+    found = Quota.objects.select_related("node", "pool").filter(
+        under([top.path], "node__path"), pool=pool_id
+    )
+    return Family(found.order_by("node__path"))
 
 
 def edits_to_make(planned: PlannedChange) -> dict[UUID, QuotaEdit]:
@@ -317,8 +339,15 @@ def trial_of(planned: PlannedChange) -> tuple[list[tuple[Quota, dict[str, Any]]]
 
     Nothing is written.
     """
-    edits, found = edits_to_make(planned), []
-    for family in families_of(planned, is_locked=False):
+    return try_edits(edits_to_make(planned), families_of(planned, is_locked=False))
+
+
+def try_edits(
+    edits: Mapping[UUID, QuotaEdit], families: Iterable[Family]
+) -> tuple[list[tuple[Quota, dict[str, Any]]], str]:
+    """Return what `trial_of` does, for edits of the quotas of these families."""
+    found: list[tuple[Quota, dict[str, Any]]] = []
+    for family in families:
         before = {quota.pk: values_of(quota) for quota in family.by_node.values()}
         try:
             changed = settle_together(edits, family)
@@ -332,7 +361,8 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
     """Apply a draft now, or schedule it for its time.
 
     Raises NotFound, Forbidden, PreconditionFailed unless `if_match` is the present ETag, and
-    Conflict if it is no longer a draft. Raises EnvelopeBroken or LendsTooMuch if it is applied now.
+    Conflict if it is no longer a draft. Raises EnvelopeBroken or LendsTooMuch if it is applied now,
+    and SecondPersonNeeded in both cases.
     """
     for edit in edits_of(planned_by_id(actor, planned_id)):
         require_edit(actor, edit.quota.node, QuotaEdit())
@@ -348,17 +378,22 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
             )
         if planned.expires_at <= now:
             raise Conflict("This draft has expired. Draft the change again.")
-        planned.decided_by, planned.decided_at = actor.user, now
-        if planned.apply_at is None:
-            _apply(planned, families, actor=actor, now=now)
-        else:
-            _remember_base(planned, families)
-            edits = edits_to_make(planned)
-            for family in families:
-                require_rights(actor, edit_together(edits, family))
-            planned.status = PlannedStatus.SCHEDULED
-            _save(planned)
-            _note(planned, "scheduled", actor=actor, now=now)
+        write = Write("quota_change.apply", {"planned": str(planned_id)}, planned.reason)
+        with guarded(
+            planned.node.organization, write, actor=actor, now=now, begins_at=planned.apply_at
+        ) as guard:
+            planned.decided_by, planned.decided_at = actor.user, now
+            if planned.apply_at is None:
+                _apply(planned, families, actor=actor, now=now)
+            else:
+                guard.try_out(lambda: _make_edits(planned, actor=actor, now=now))
+                _remember_base(planned, families)
+                edits = edits_to_make(planned)
+                for family in families:
+                    require_rights(actor, edit_together(edits, family))
+                planned.status = PlannedStatus.SCHEDULED
+                _save(planned)
+                _note(planned, "scheduled", actor=actor, now=now)
     return planned
 
 
@@ -382,15 +417,24 @@ def _decided_already(planned: PlannedChange) -> str:
 def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedChange:
     """Cancel a draft or a scheduled change, or the planned revert of an applied change.
 
-    Raises NotFound, Forbidden, and Conflict if there is nothing to cancel.
+    The latter keeps the change. A kept guarantee, weight or borrow limit needs the right on the
+    parent, because its approval was for a time. Raises NotFound, Forbidden, SecondPersonNeeded for
+    a kept change, and Conflict if there is nothing to cancel.
     """
     require_management(actor, planned_by_id(actor, planned_id))
     planned = _locked(planned_id)
     if planned.status in _CANCELLABLE:
         _end(planned, PlannedStatus.CANCELLED, actor=actor, now=now)
     elif planned.status == PlannedStatus.APPLIED and planned.revert_at is not None:
+        for node in _of_the_parent(edits_of(planned)):
+            require_parents_right(actor, node, "keep a change that was approved for a time")
         note = f"{actor.user.login} decided to keep it."
-        _end(planned, PlannedStatus.KEPT, note, actor=actor, now=now)
+        write = Write("quota_change.keep", {"planned": str(planned_id)}, planned.reason)
+        with guarded(planned.node.organization, write, actor=actor, now=now) as guard:
+            # Who approved the change approved it for a time: keeping moves as much as its revert.
+            families = list(families_of(planned, is_locked=True))
+            guard.try_out(lambda: _make_back(planned, families, now=now))
+            _end(planned, PlannedStatus.KEPT, note, actor=actor, now=now)
     else:
         raise Conflict(
             f"This change is {planned.status}. Only a draft, a scheduled change, or the planned "
@@ -463,7 +507,8 @@ def _apply_scheduled(planned_id: UUID, now: datetime) -> bool:
             actor = actor_of(planned.decided_by)
             for edit in edits:
                 require_edit(actor, edit.quota.node, QuotaEdit())
-            _apply(planned, families, actor=actor, now=now)
+            with _guarded_again(planned, actor, now):
+                _apply(planned, families, actor=actor, now=now)
     except PortalError as refusal:
         planned = _locked(planned_id)
         _end(planned, PlannedStatus.FAILED, refusal.detail, now=now)
@@ -482,15 +527,42 @@ def _take_back(planned_id: UUID, now: datetime) -> bool:
             changed = [edit for edit in edits if was_changed(edit, is_applied=True)]
             if changed:
                 raise Conflict(f"{_names(changed)} has changed since, so nothing was reverted.")
-            back = {edit.quota_id: _as_given(edit.before) for edit in edits}
-            reason = f"Reverted as planned: {planned.reason}"[:REASON_LENGTH_MAX]
-            for family in families:
-                change_together(back, family, actor=None, reason=reason, now=now)
+            _make_back(planned, families, now=now)
             _end(planned, PlannedStatus.REVERTED, now=now)
     except PortalError as refusal:
         planned = _locked(planned_id)
         _end(planned, PlannedStatus.KEPT, refusal.detail, now=now)
     return True
+
+
+def _guarded_again(
+    planned: PlannedChange, actor: Actor, now: datetime
+) -> AbstractContextManager[object]:
+    """Return the guard of a scheduled change that is due, unless a second person approved it.
+
+    Other changes of the same person, and jobs that started, came since it was decided.
+    """
+    assert planned.decided_at is not None
+    organization = planned.node.organization
+    if was_decided(organization, actor.user.pk, planned.decided_at):
+        return decided()
+    write = Write("quota_change.apply", {"planned": str(planned.pk)}, planned.reason)
+    return guarded(organization, write, actor=actor, now=now)
+
+
+def _make_back(planned: PlannedChange, families: Sequence[Family], *, now: datetime) -> None:
+    """Give the quotas, which are locked, the settings from before an applied change."""
+    back = {edit.quota_id: _as_given(edit.before) for edit in edits_of(planned)}
+    reason = f"Reverted as planned: {planned.reason}"[:REASON_LENGTH_MAX]
+    for family in families:
+        change_together(back, family, actor=None, reason=reason, now=now)
+
+
+def _make_edits(planned: PlannedChange, *, actor: Actor, now: datetime) -> None:
+    """Change the quotas alone, to see the effect."""
+    edits = edits_to_make(planned)
+    for family in families_of(planned, is_locked=True):
+        change_together(edits, family, actor=actor, reason=planned.reason, now=now)
 
 
 def _apply(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, TypedDict
@@ -15,6 +16,7 @@ from audit.recording import record
 from live.publishing import publish
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
 from primitives.units import PPM
+from quotas.guarding import Guard, Write, guarded
 from quotas.models import USE_FACTOR_NORMAL, OrganizationPolicy, PriorityClass
 from tenants.access import Actor, get_visible, require, under, visible_node
 from tenants.models import Node, NodeKind
@@ -111,7 +113,8 @@ def set_policy(
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
     policy = _locked_policy(organization)
-    _edit_policy(policy, organization, edit, actor=actor, now=now)
+    with _guarded("policy.change", organization, edit, actor=actor, now=now):
+        _edit_policy(policy, organization, edit, actor=actor, now=now)
     return policy
 
 
@@ -127,8 +130,23 @@ def change_policy(
     require(actor, Permission.MANAGE_QUOTA, organization)
     policy = _locked_policy(organization)
     refuse_stale(if_version, policy.version, body=None)
-    _edit_policy(policy, organization, edit, actor=actor, now=now)
+    with _guarded("policy.change", organization, edit, actor=actor, now=now):
+        _edit_policy(policy, organization, edit, actor=actor, now=now)
     return policy
+
+
+def _guarded(
+    door: str,
+    subject: Node | PriorityClass,
+    edit: Mapping[str, Any],
+    *,
+    actor: Actor,
+    now: datetime,
+) -> AbstractContextManager[Guard]:
+    """Return the guard of a change of an organization's policy, or of a class."""
+    organization = subject if isinstance(subject, Node) else subject.organization
+    write = Write(door, {"subject": str(subject.pk), "edit": dict(edit)})
+    return guarded(organization, write, actor=actor, now=now)
 
 
 def policy_of(organization: Node) -> OrganizationPolicy:
@@ -224,17 +242,19 @@ def set_priority_class(
     """
     organization = visible_node(actor, organization_path, Permission.MANAGE_QUOTA)
     _refuse_without_cap(rules.preempts_across_teams, rules.team_cap_mgpu)
-    found, _ = PriorityClass.objects.update_or_create(
-        organization=organization, name=name, defaults=asdict(rules)
-    )
-    _record(
-        "priority_class.changed",
-        organization,
-        found.pk,
-        {"name": name, **asdict(rules)},
-        actor=actor,
-        now=now,
-    )
+    arguments = {"organization": organization_path, "name": name, "rules": asdict(rules)}
+    with guarded(organization, Write("class.set", arguments), actor=actor, now=now):
+        found, _ = PriorityClass.objects.update_or_create(
+            organization=organization, name=name, defaults=asdict(rules)
+        )
+        _record(
+            "priority_class.changed",
+            organization,
+            found.pk,
+            {"name": name, **asdict(rules)},
+            actor=actor,
+            now=now,
+        )
     return found
 
 
@@ -270,15 +290,17 @@ def create_priority_class(
             f"{organization} has {CLASSES_MAX} priority classes, which is the limit. Remove one "
             "that no job ever used."
         )
-    made = PriorityClass.objects.create(organization=organization, name=name, **asdict(rules))
-    _record(
-        "priority_class.created",
-        organization,
-        made.pk,
-        {"name": name, **asdict(rules)},
-        actor=actor,
-        now=now,
-    )
+    arguments = {"organization": organization_path, "name": name, "rules": asdict(rules)}
+    with guarded(organization, Write("class.create", arguments), actor=actor, now=now):
+        made = PriorityClass.objects.create(organization=organization, name=name, **asdict(rules))
+        _record(
+            "priority_class.created",
+            organization,
+            made.pk,
+            {"name": name, **asdict(rules)},
+            actor=actor,
+            now=now,
+        )
     return made
 
 
@@ -305,16 +327,17 @@ def change_priority_class(
         _refuse_without_cap(found.preempts_across_teams, found.team_cap_mgpu)
         if edit.get("is_retired"):
             _refuse_indispensable(found)
-        found.version += 1
-        found.save()
-        _record(
-            "priority_class.changed",
-            seen.organization,
-            found.pk,
-            {"name": found.name, **edit},
-            actor=actor,
-            now=now,
-        )
+        with _guarded("class.change", found, edit, actor=actor, now=now):
+            found.version += 1
+            found.save()
+            _record(
+                "priority_class.changed",
+                seen.organization,
+                found.pk,
+                {"name": found.name, **edit},
+                actor=actor,
+                now=now,
+            )
     return found
 
 
@@ -331,6 +354,19 @@ def remove_priority_class(class_id: UUID, *, actor: Actor, if_version: int, now:
     found = _locked_class(seen)
     refuse_stale(if_version, found.version, body=None)
     _refuse_indispensable(found)
+    with _guarded("class.remove", found, {}, actor=actor, now=now):
+        _delete(found)
+        _record(
+            "priority_class.removed",
+            seen.organization,
+            found.pk,
+            {"name": found.name},
+            actor=actor,
+            now=now,
+        )
+
+
+def _delete(found: PriorityClass) -> None:
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             # The model's `delete` would load all jobs of the class first, only to refuse.
@@ -343,14 +379,6 @@ def remove_priority_class(class_id: UUID, *, actor: Actor, if_version: int, now:
             f"Jobs use or used the class {found.name}, so it cannot be removed. Retire it instead "
             "(is_retired): it then accepts no new jobs, and its present jobs continue."
         ) from None
-    _record(
-        "priority_class.removed",
-        seen.organization,
-        found.pk,
-        {"name": found.name},
-        actor=actor,
-        now=now,
-    )
 
 
 def _locked_classes(organization: Node) -> list[PriorityClass]:

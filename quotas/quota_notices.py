@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import transaction
 
 from clusters.models import Cluster
-from notices.giving import NewNotice, give_notices
+from notices.giving import NewNotice, for_node, give_notices
 from notices.models import NoticeEvent
 from notices.recipients import nearest_people_of, platform_administrators
 from notices.second_person import Request
@@ -41,19 +41,22 @@ def give_quota_notices(
     people = nearest_people_of(Permission.MANAGE_QUOTA, {quota.node.path for quota in changed})
     by_id = None if actor is None else actor.user.pk
     give_notices(
-        NewNotice(
-            user_id=user_id,
-            event=NoticeEvent.QUOTA_CHANGED,
-            key=f"quota:{quota.pk}:{quota.version}",
-            subject_kind="quota",
-            subject_id=quota.pk,
-            sentence=_sentence(quota, before.get(quota.pk), reason),
-            link=f"/quotas?node={quota.node.display_path}",
-            at=now,
-        )
+        notice
         for quota in changed
-        for user_id in people[quota.node.path]
-        if user_id != by_id
+        for notice in for_node(
+            NewNotice(
+                user_id=None,
+                event=NoticeEvent.QUOTA_CHANGED,
+                key=f"quota:{quota.pk}:{quota.version}",
+                subject_kind="quota",
+                subject_id=quota.pk,
+                sentence=_sentence(quota, before.get(quota.pk), reason),
+                link=f"/quotas?node={quota.node.display_path}",
+                at=now,
+                node_path=quota.node.path,
+            ),
+            [user_id for user_id in people[quota.node.path] if user_id != by_id],
+        )
     )
 
 
@@ -77,6 +80,7 @@ def request_of(planned: PlannedChange) -> Request:
         called=f"The planned quota change of {planned.node.display_path} ({planned.reason})",
         link=f"/quota-changes/{planned.pk}",
         asked_by_id=planned.created_by_id,
+        node_path=planned.node.path,
     )
 
 

@@ -26,6 +26,10 @@ def remove_quotas(node: Node) -> None:
             {"node": node.pk},
         )
         cursor.execute("DELETE FROM quotas_usercap WHERE team_id = %s", [node.pk])
-        for table in ("quotas_organizationpolicy", "quotas_priorityclass"):
+        for table in (
+            "quotas_organizationpolicy",
+            "quotas_priorityclass",
+            "quotas_secondpersonpolicy",
+        ):
             cursor.execute(f"DELETE FROM {table} WHERE organization_id = %s", [node.pk])  # noqa: S608
         cursor.execute("DELETE FROM quotas_nodeuse WHERE node_id = %s", [node.pk])

@@ -332,7 +332,7 @@ class ClusterUpdateSerializer(StrictSerializer):
     options = serializers.DictField(required=False, help_text=OPTIONS_HELP)
 
 
-class _KindField(serializers.ChoiceField):
+class KindField(serializers.ChoiceField):
     """A kind of cluster that is registered when the request arrives."""
 
     def __init__(self, **options: Any) -> None:
@@ -343,7 +343,7 @@ class ClusterCreateSerializer(StrictSerializer):
     """A new cluster."""
 
     name = TextField(max_length=63)
-    kind = _KindField()
+    kind = KindField()
     options = serializers.DictField(help_text=OPTIONS_HELP)
     is_enabled = YesOrNoField(required=False, default=True)
 

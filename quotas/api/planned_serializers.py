@@ -7,7 +7,6 @@ from typing import Any
 
 from rest_framework import serializers
 
-from quotas.administration import REASON_LENGTH_MAX, percent_text, values_of
 from quotas.api.serializers import QuotaSettingsSerializer, QuotaValuesSerializer
 from quotas.models import PlannedChange, PlannedEdit, PlannedStatus
 from quotas.planned_changes import (
@@ -16,10 +15,11 @@ from quotas.planned_changes import (
     REVERT_AFTER_S_MIN,
     edits_of,
     may_apply,
-    may_manage,
+    may_cancel,
     may_preview,
     was_changed,
 )
+from quotas.quota_store import REASON_LENGTH_MAX, percent_text, values_of
 from tenants.access import Actor
 from webapi.serializers import (
     DEVICE_HELP,
@@ -149,7 +149,7 @@ def shown_change(planned: PlannedChange, *, actor: Actor) -> dict[str, Any]:
                 "revert_at": planned.revert_at,
                 "ended_at": planned.ended_at,
                 "note": planned.note,
-                "can_manage": may_manage(actor, planned),
+                "can_manage": may_cancel(actor, planned, edits),
                 "can_preview": may_preview(actor, planned, edits),
                 "can_apply": may_apply(actor, planned, edits),
                 "edits": [

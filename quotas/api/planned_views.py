@@ -39,6 +39,7 @@ from webapi.parameters import PageParameters, choice
 from webapi.preconditions import required_etag, showing_current
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
+    WaitingWriteSerializer,
     answers,
     etag_header,
     if_match_header,
@@ -139,7 +140,9 @@ class PlannedChangeApply(APIView):
         "three versions.",
         request=None,
         parameters=[_IF_MATCH, _ETAG],
-        responses=answers({200: PlannedChangeSerializer}, 403, 404, 409, 412, 428),
+        responses=answers(
+            {200: PlannedChangeSerializer, 202: WaitingWriteSerializer}, 403, 404, 409, 412, 428
+        ),
     )
     def post(self, request: Request, planned_id: UUID) -> Response:
         """Apply or schedule a draft."""

@@ -44,6 +44,7 @@ from webapi.parameters import PageParameters, text
 from webapi.preconditions import etag_of, required_version, showing_current, tagged
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
+    WaitingWriteSerializer,
     answers,
     etag_header,
     if_match_header,
@@ -113,7 +114,7 @@ class PolicyDetail(APIView):
         description="Takes effect in the scheduler's next cycle.",
         request=PolicyUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
-        responses=answers({200: PolicySerializer}, 403, 404, 412, 428),
+        responses=answers({200: PolicySerializer, 202: WaitingWriteSerializer}, 403, 404, 412, 428),
     )
     def patch(self, request: Request, organization_id: UUID) -> Response:
         """Change the policy. A 412 has the `current` one."""
@@ -169,7 +170,9 @@ class PriorityClassList(APIView):
         description="Jobs can use it at once. For administrators of the organization.",
         request=PriorityClassCreateSerializer,
         parameters=[IDEMPOTENCY_KEY, _ETAG],
-        responses=answers({201: PriorityClassSerializer}, 403, 404, 409, 422),
+        responses=answers(
+            {201: PriorityClassSerializer, 202: WaitingWriteSerializer}, 403, 404, 409, 422
+        ),
     )
     def post(self, request: Request) -> Response:
         """Add a priority class."""
@@ -212,7 +215,9 @@ class PriorityClassDetail(APIView):
         description="Takes effect in the scheduler's next cycle.",
         request=PriorityClassUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
-        responses=answers({200: PriorityClassSerializer}, 403, 404, 412, 428),
+        responses=answers(
+            {200: PriorityClassSerializer, 202: WaitingWriteSerializer}, 403, 404, 412, 428
+        ),
     )
     def patch(self, request: Request, class_id: UUID) -> Response:
         """Change a priority class. A 412 has the `current` one."""
@@ -235,7 +240,7 @@ class PriorityClassDetail(APIView):
         summary="Remove a priority class that no job ever used",
         description="Retire a class that jobs use or used instead (409 says so).",
         parameters=[_IF_MATCH],
-        responses=answers({204: None}, 403, 404, 409, 412, 428),
+        responses=answers({204: None, 202: WaitingWriteSerializer}, 403, 404, 409, 412, 428),
     )
     def delete(self, request: Request, class_id: UUID) -> Response:
         """Remove a priority class. A 412 has the `current` one."""

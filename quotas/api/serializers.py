@@ -11,7 +11,7 @@ from rest_framework import serializers
 
 from arbiter.api.policy import SpareOrder
 from primitives.units import BASIS_POINTS, MGPU_MAX
-from quotas.administration import REASON_LENGTH_MAX, QuotaEdit, percent_text
+from quotas.administration import QuotaEdit
 from quotas.models import (
     CLASS_ORDER_MAX,
     INSTALLATION_RANGES,
@@ -24,6 +24,7 @@ from quotas.models import (
 )
 from quotas.policies import ClassRules
 from quotas.queries import QuotaRow
+from quotas.quota_store import REASON_LENGTH_MAX, percent_text
 from tenants.models import NodeKind
 from tenants.names import SLUG_LENGTH_MAX, SLUG_PATTERN, TIME_ZONE_HELP, TIME_ZONE_LENGTH_MAX
 from webapi.serializers import (

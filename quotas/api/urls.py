@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from quotas.api.cluster_user_views import ClusterUserDetail, ClusterUserList
+from quotas.api.connection_views import ClusterConnectionCheck, ConnectionCheck
 from quotas.api.fleet_views import (
     ClusterDetail,
     ClusterKindList,
@@ -36,6 +37,7 @@ from quotas.api.push_views import (
     QuotaPushDetail,
     QuotaPushList,
 )
+from quotas.api.second_person_views import SecondPersonPolicyDetail
 from quotas.api.time_limit_views import TimeLimitDetail, TimeLimitList
 from quotas.api.user_cap_views import UserCapDetail, UserCapList
 from quotas.api.views import QuotaChanges, QuotaDetail, QuotaList
@@ -56,7 +58,9 @@ urlpatterns: list[URLPattern] = [
     path("pools/<uuid:pool_id>", PoolDetail.as_view()),
     path("cluster-kinds", ClusterKindList.as_view()),
     path("clusters", ClusterList.as_view()),
+    path("clusters/check", ConnectionCheck.as_view()),
     path("clusters/<uuid:cluster_id>", ClusterDetail.as_view()),
+    path("clusters/<uuid:cluster_id>/check", ClusterConnectionCheck.as_view()),
     path("clusters/<uuid:cluster_id>/users", ClusterUserList.as_view()),
     path("clusters/<uuid:cluster_id>/users/<uuid:mapping_id>", ClusterUserDetail.as_view()),
     path("clusters/<uuid:cluster_id>/quota-pushes", QuotaPushList.as_view()),
@@ -74,4 +78,5 @@ urlpatterns: list[URLPattern] = [
     path("priority-classes/<uuid:class_id>", PriorityClassDetail.as_view()),
     path("policy", InstallationPolicyDetail.as_view()),
     path("organizations/<uuid:organization_id>/policy", PolicyDetail.as_view()),
+    path("organizations/<uuid:organization_id>/second-person", SecondPersonPolicyDetail.as_view()),
 ]

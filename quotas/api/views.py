@@ -35,6 +35,7 @@ from webapi.parameters import PageParameters, text
 from webapi.preconditions import etag_of, required_version, showing_current, tagged
 from webapi.serializers import (
     IDEMPOTENCY_KEY,
+    WaitingWriteSerializer,
     answers,
     etag_header,
     if_match_header,
@@ -84,7 +85,7 @@ class QuotaList(APIView):
         summary="Create a quota of a node in a pool",
         request=QuotaCreateSerializer,
         parameters=[IDEMPOTENCY_KEY],
-        responses=answers({201: QuotaSerializer}, 403, 404, 409, 422),
+        responses=answers({201: QuotaSerializer, 202: WaitingWriteSerializer}, 403, 404, 409, 422),
     )
     def post(self, request: Request) -> Response:
         """Create a quota."""
@@ -130,7 +131,9 @@ class QuotaDetail(APIView):
         "resolved again.",
         request=QuotaUpdateSerializer,
         parameters=[_IF_MATCH, _ETAG],
-        responses=answers({200: QuotaSerializer}, 403, 404, 409, 412, 428),
+        responses=answers(
+            {200: QuotaSerializer, 202: WaitingWriteSerializer}, 403, 404, 409, 412, 428
+        ),
     )
     def patch(self, request: Request, quota_id: UUID) -> Response:
         """Change a quota. A 412 has the `current` one."""

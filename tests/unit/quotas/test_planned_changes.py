@@ -694,6 +694,34 @@ def test_only_who_drafted_it_or_manages_quotas_there_cancels_it() -> None:
     assert above.post(f"quota-changes/{planned.pk}/cancel", None).json()["status"] == "cancelled"
 
 
+def test_a_lead_keeps_nothing_that_the_parent_gave_for_a_time() -> None:
+    """The lead keeps a lend limit, which is the node's own. Planted: the author may keep it all."""
+    company = a_company()
+    lead = an_actor(company.nlp, Role.TEAM_LEAD)
+    admin = admin_of(company.research)
+    Quota.objects.filter(node=company.vision).update(guaranteed_mgpu=4_000)
+    quota = quota_of(company.nlp).pk
+    lent = drafted(
+        lead, company, edits=[(quota, QuotaEdit(guaranteed_mgpu=12_000))], revert_after_s=3_600
+    )
+    applied(admin, lent)
+    caller = by_token(lead.user)
+    answer = caller.post(f"quota-changes/{lent.pk}/cancel", None)
+    assert (answer.status_code, answer.json()["detail"]) == (
+        403,
+        "You need the right manage_quota on ai-company/research to keep a change that was approved "
+        "for a time (ai-company/research/nlp); ask an administrator of it.",
+    )
+    assert caller.get(f"quota-changes/{lent.pk}").json()["can_manage"] is False
+    assert by_token(admin.user).get(f"quota-changes/{lent.pk}").json()["can_manage"] is True
+    carry_out_due(now=NOW + HOUR)
+    assert (status_of(lent)[0], gpus(company.nlp)) == ("reverted", [8])
+
+    own = [(quota, QuotaEdit(lend_limit_mgpu=1_000))]
+    limit = applied(lead, drafted(lead, company, edits=own, revert_after_s=3_600))
+    assert caller.post(f"quota-changes/{limit.pk}/cancel", None).json()["status"] == "kept"
+
+
 # -- lists and idempotency ----------------------------------------------------------------------
 
 
