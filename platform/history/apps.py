@@ -1,0 +1,9 @@
+"""Django application."""
+
+from django.apps import AppConfig
+
+
+class HistoryConfig(AppConfig):
+    """`history`."""
+
+    name = "history"
