@@ -22,6 +22,7 @@ from arbiter.api.snapshot import (
     Device,
     Domains,
     Level,
+    Maintenance,
     PriorityClass,
     QueuedJob,
     RunningJob,
@@ -1031,3 +1032,23 @@ def test_r98_for_money_a_team_s_use_is_split_not_only_its_jobs() -> None:
         "first.1": 3 * GPU, "second.1": 1 * GPU,
     }  # fmt: skip
     assert use_of(plan, "o/a").protected_mgpu == 3 * GPU
+
+
+def test_r118_nothing_starts_that_would_run_into_a_maintenance_window() -> None:
+    """In an hour, for two hours; jobs of 1 hour, a second more, and without a limit."""
+    window = Maintenance("alpha", NOW + HOUR_S, NOW + 3 * HOUR_S)
+    snapshot = a_snapshot(
+        quotas={"o": 8, "o/a": 8},
+        devices=devices(1),
+        queued=[
+            a_queued("hour", "o/a", time_limit_s=HOUR_S),
+            a_queued("more", "o/a", time_limit_s=HOUR_S + 1),
+            a_queued("endless", "o/a"),
+        ],
+        maintenance=[window],
+    )
+    plan = plan_of(snapshot)
+    assert started(plan) == ["hour"]
+    assert [why(plan, job).code for job in ("more", "endless")] == [Code.MAINTENANCE] * 2
+    ended = replace(snapshot, taken_at=window.end_at)
+    assert sorted(started(plan_of(ended))) == ["endless", "hour", "more"]

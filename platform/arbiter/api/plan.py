@@ -27,6 +27,7 @@ class Code(StrEnum):
     TOPOLOGY_FRAGMENTED = "topology_fragmented"
     CLASS_CAP_REACHED = "class_cap_reached"
     CLUSTER_UNAVAILABLE = "cluster_unavailable"
+    MAINTENANCE = "maintenance"
 
 
 #: Every name that `Waiting.numbers` may hold, and the quantity that it stands for.
@@ -79,6 +80,9 @@ NUMBERS: Mapping[str, str] = {
     "use_factor_percent": "how much of the use of its class counts; absent if all of it does",
     "reserved_mgpu": "request of the job that this one would delay",
     "reserved_start_at": "reserved start of that job, in epoch seconds",
+    "maintenance_start_at": "begin of the maintenance by which a job must have ended to start"
+    " before it, in epoch seconds; absent during the maintenance",
+    "maintenance_end_at": "end of the maintenance after which starts resume, in epoch seconds",
 }
 
 

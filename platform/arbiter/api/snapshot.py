@@ -242,6 +242,8 @@ class QueuedJob:
       (see `arbiter.cycle.elastic`). `node_count` is its minimum.
     - `cpu_milli` and `memory_mib` are requested per node in addition; None is the share that comes
       with the GPUs.
+    - `closed_clusters` are kept from it by maintenance. The core sets them in each cycle; a
+      snapshot leaves them empty.
     """
 
     id: str
@@ -262,6 +264,7 @@ class QueuedJob:
     others: tuple[OtherPool, ...] = ()
     cpu_milli: int | None = None
     memory_mib: int | None = None
+    closed_clusters: frozenset[str] = frozenset()
 
     @property
     def pools(self) -> tuple[str, ...]:
@@ -364,6 +367,20 @@ class Balance:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintenance:
+    """A window [start_at, end_at) in which no job may run on `cluster`, or in one `pool` of it.
+
+    Nothing is stopped for it. A job starts there only if its time limit ends before the window
+    (R-118). `pool` None is all pools of the cluster.
+    """
+
+    cluster: str
+    start_at: int
+    end_at: int
+    pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that a decision may depend on.
 
@@ -387,3 +404,4 @@ class Snapshot:
     pool_weights: tuple[PoolWeight, ...] = ()
     usage: tuple[Usage, ...] = ()
     balances: tuple[Balance, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()

@@ -193,13 +193,13 @@ class Reservations:
         if not in_way:
             return None
         last = max(in_way, key=lambda one: (one.start_at, one.job.id))
-        return last.start_at - self._pool.taken_at - self._back_s(), last
+        return last.start_at - self._pool.taken_at - self.back_s(), last
 
     def _claimed_s(self, job: QueuedJob) -> int:
         """Return in how many seconds the job of a new claim is gone at the latest."""
-        return UNLIMITED if job.time_limit_s is None else self._back_s() + job.time_limit_s
+        return UNLIMITED if job.time_limit_s is None else self.back_s() + job.time_limit_s
 
-    def _back_s(self) -> int:
+    def back_s(self) -> int:
         """Return in how many seconds GPUs that are reclaimed now are free at the latest."""
         pool = self._pool
         graces = (one.run.grace_until or 0 for one in pool.leaving)
@@ -431,6 +431,9 @@ class Reservations:
         if found is None:
             self._hopeless.add(shape)
             return
+        found = self._before_maintenance(found, job, shape, permitted_at)
+        if found is None:
+            return
         start_at, place = found
         outlook.advance(start_at)
         for one in self.reserved_jobs:
@@ -453,6 +456,24 @@ class Reservations:
         self.limits.note_reservation(team, job, end)
         self._forget()
         self._hold_back(needs)
+
+    def _before_maintenance(
+        self, found: tuple[int, Place], job: QueuedJob, shape: Shape, first: int
+    ) -> tuple[int, Place] | None:
+        """Return a time and place like `found` from which `job` ends before any maintenance.
+
+        Clusters where it would not are left out one by one. Return None if no cluster is left.
+        """
+        windows, left_out = self._pool.config.windows, frozenset[str]()
+        usable = frozenset(self._pool.free.clusters(shape.clusters))
+        start_at, place = found
+        while place.cluster in windows.closed(job.time_limit_s, start_at):
+            left_out |= {place.cluster}
+            again = self._by_devices(shape._replace(clusters=usable - left_out), first)
+            if again is None:
+                return None
+            start_at, place = again
+        return start_at, place
 
     def _devices_from(self, shape: Shape, first: int) -> int | None:
         """Return the time from which `shape` has a place for good.

@@ -78,7 +78,7 @@ def in_force(
     A claim is dropped in any of these cases:
 
     - Its job is gone, requests something else, or may no longer use the pool.
-    - Its cluster does not accept starts.
+    - Its cluster does not accept starts, or the job would run into maintenance there.
     - A claimed node can no longer hold its slot, or lacks a feature that the job requires.
     - The job requires one topology domain, and the claimed nodes are not in one any more.
     - Its victims, or other attempts whose GPUs it was to get, overrun their grace by more than the
@@ -105,6 +105,7 @@ def in_force(
             or not config.quota.admits(tree.paths[team])
             or claim.cluster not in offered
             or (job.clusters is not None and claim.cluster not in job.clusters)
+            or claim.cluster in job.closed_clusters
             or len({slot.node for slot in claim.slots}) != job.node_count
             or any(slot.mgpu != job.mgpu_per_node for slot in claim.slots)
             or len(claim.slots) != job.node_count

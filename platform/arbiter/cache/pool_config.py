@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from arbiter.api.plan import Code
 from arbiter.api.policy import Policy
-from arbiter.api.snapshot import Device, PriorityClass, QueuedJob, Quota
+from arbiter.api.snapshot import Device, Maintenance, PriorityClass, QueuedJob, Quota
 from arbiter.fairshare.fair_tree import Parts
 from arbiter.placement.capacity import Layout
 from arbiter.placement.free_devices import Shape
+from arbiter.placement.maintenance import Windows
 from arbiter.placement.node_sets import NodeKinds
 from arbiter.placement.resources import Demand, HostResources
 from arbiter.placement.topology import TopologyPlans
@@ -44,6 +45,7 @@ class PoolConfig:
         weight: int,
         half_lives_s: tuple[int, ...],
         demands: Iterable[Demand] = (),
+        maintenance: Iterable[Maintenance] = (),
     ) -> None:
         """Build all that follows from these data; for `demands` see `HostResources`."""
         self.name = name
@@ -53,6 +55,7 @@ class PoolConfig:
         self.accepting = clusters
         self.weight = weight
         self.quota = pool_quota(tree, quotas)
+        self.windows = Windows(maintenance, policy.reservation_horizon_s)
         capacities: dict[str, dict[str, int]] = {}
         sizes: dict[str, dict[str, int]] = {}
         devices = tuple(devices)
@@ -65,6 +68,7 @@ class PoolConfig:
             whole[device.node] = whole.get(device.node, 0) + mgpu
         #: All working GPUs, whoever holds them and whether or not their cluster responds.
         self.healthy_mgpu = sum(sum(nodes.values()) for nodes in sizes.values())
+        self._clusters = frozenset(sizes)
         self.offered = {c: nodes for c, nodes in capacities.items() if c in clusters}
         self.kinds = NodeKinds(devices)
         self.plans = TopologyPlans(devices, self.kinds)
@@ -105,15 +109,19 @@ class PoolConfig:
 
     def shape_of(self, job: QueuedJob) -> Shape:
         """Return the request of `job` to the devices."""
+        clusters, closed = job.clusters, job.closed_clusters
+        if closed:
+            clusters = (self._clusters if clusters is None else clusters) - closed
         return Shape(
             job.mgpu_per_node,
             job.node_count,
-            job.clusters,
+            clusters,
             job.mgpu,
             self.kinds.having(job.features),
             job.topology,
             job.cpu_milli,
             job.memory_mib,
+            closed,
         )
 
     def priority(self, name: str) -> Priority:
@@ -128,6 +136,11 @@ class PoolConfig:
         team, shape = self.tree.index.get(job.team), self.shape_of(job)
         priority = self.priority(job.priority_class)
         word = (None, 0) if team is None else self.verdict(team, shape, priority.cap_mgpu)
+        if team is not None and word[0] is not None and shape.closed:
+            whole = shape._replace(clusters=job.clusters, closed=frozenset())
+            word = self.verdict(team, whole, priority.cap_mgpu)
+            if word[0] is not Code.NEVER_FITS:
+                word = Code.MAINTENANCE, 0
         return Group(team, shape, priority, *word)
 
     def verdict(self, team: int, shape: Shape, cap_mgpu: int | None) -> tuple[Code | None, int]:

@@ -421,6 +421,10 @@ class PoolCycle:
                 if self._is_held_up(queue, user_queue, source)
                 else code
             )
+        late = pool.taken_at + self.reserved.back_s()
+        if taking.place.cluster in pool.config.windows.closed(job.time_limit_s, late):
+            # It would wait for its victims until its end is too late.
+            return code
         holdings = [one.holding for one in taking.victims]
         if self.reserved.claim_delays(job, team, holdings):
             return code

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arbiter.cycle.pool_cycle import PoolCycle
 
 #: Codes of jobs outside the order of service, because they cannot start at all.
-_OUTSIDE_OF_ORDER = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE))
+_OUTSIDE_OF_ORDER = frozenset((Code.NEVER_FITS, Code.CLUSTER_UNAVAILABLE, Code.MAINTENANCE))
 
 #: Codes of jobs that take GPUs as soon as enough come free.
 _TAKES_WHAT_COMES_FREE = frozenset(

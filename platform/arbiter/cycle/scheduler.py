@@ -16,6 +16,7 @@ from arbiter.api.snapshot import (
     Balance,
     Claim,
     Device,
+    Maintenance,
     PoolWeight,
     PriorityClass,
     QueuedJob,
@@ -39,8 +40,8 @@ class Core:
     """The arbiter's state and its decisions.
 
     Changes may come in any order. Rarely changing data (tree, quotas, classes, weights, devices,
-    clusters) are set as a whole. A plan changes nothing here: a job's start is reported like any
-    other change.
+    clusters, maintenance) are set as a whole. A plan changes nothing here: a job's start is
+    reported like any other change.
 
     The caller must track what it has reported. Removing something unknown, or a second claim for a
     job, raises an error and changes nothing. The decisions of a cycle can be explained until the
@@ -60,6 +61,7 @@ class Core:
         self._classes: dict[str, PriorityClass] = {}
         self._weights: dict[str, int] = {}
         self._clusters: frozenset[str] = frozenset()
+        self._maintenance: tuple[Maintenance, ...] = ()
         self._usage: dict[str, list[Usage]] = {}
         self._pool_of_job: dict[str, str] = {}
         #: The queued jobs that accept several pools, by id.
@@ -78,6 +80,7 @@ class Core:
             snapshot.nodes, snapshot.quotas, snapshot.priority_classes, snapshot.pool_weights
         )
         core.set_devices(snapshot.devices, snapshot.clusters)
+        core.set_maintenance(snapshot.maintenance)
         core.set_usage(snapshot.usage)
         core.set_balances(snapshot.balances)
         for run in snapshot.running:
@@ -135,6 +138,13 @@ class Core:
         for device in devices:
             self._pool(device.pool).devices.append(device)
 
+    def set_maintenance(self, windows: Iterable[Maintenance]) -> None:
+        """Replace all maintenance windows."""
+        self._end_cycle()
+        self._maintenance = tuple(windows)
+        for pool in self._pools.values():
+            pool.config = None
+
     def set_usage(self, usage: Sequence[Usage]) -> None:
         """Replace the recent use of all users."""
         self._end_cycle()
@@ -162,11 +172,11 @@ class Core:
         if job.id in self._pool_of_job:
             self.withdraw(job.id)
         self._pool_of_job[job.id] = job.pool
-        self._pool(job.pool).pending.add(job)
+        self._pool(job.pool).closed.add(job)
         if job.others:
             self._shared[job.id] = job
             for other in job.others:
-                self._pool(other.pool).pending.add(job.in_pool(other.pool))
+                self._pool(other.pool).closed.add(job.in_pool(other.pool))
 
     def withdraw(self, job_id: str) -> None:
         """Remove a waiting job: it started or was cancelled. Its claim stays until `unclaim`.
@@ -176,11 +186,11 @@ class Core:
         if job_id not in self._pool_of_job:
             raise KeyError(f"job {job_id!r} does not wait, so it cannot be withdrawn")
         self._end_cycle()
-        self._pools[self._pool_of_job.pop(job_id)].pending.remove(job_id)
+        self._pools[self._pool_of_job.pop(job_id)].closed.remove(job_id)
         shared = self._shared.pop(job_id, None)
         if shared is not None:
             for other in shared.others:
-                self._pools[other.pool].pending.remove(job_id)
+                self._pools[other.pool].closed.remove(job_id)
 
     def hold(self, run: RunningJob) -> None:
         """Add an attempt that holds GPUs, or replace what is known of it."""
@@ -260,6 +270,8 @@ class Core:
             for name in self._pools.keys() | claims.keys()
         }
         laid_out = {name: self._laid_out(name, state) for name, state in states.items()}
+        for name, state in states.items():
+            state.closed.update(laid_out[name][0].windows, now)
         balances = {name: state.balances for name, state in states.items()}
         cycles = PoolCycles(
             self._tree,
@@ -316,6 +328,7 @@ class Core:
                 weight=self._weights.get(name, WEIGHT_OF_REFERENCE),
                 half_lives_s=self._half_lives_s,
                 demands=state.wanted,
+                maintenance=[one for one in self._maintenance if one.pool in (None, name)],
             )
             config = state.config
             state.holdings = Holdings(

@@ -107,3 +107,9 @@ def duration_text(seconds: int) -> str:
                     parts.append(f"{after} {units[i + 1][1]}")
             break
     return " ".join(parts) or "0 s"
+
+
+def percent_text(permille: int) -> str:
+    """Return a part in thousandths as text: 823 is "82.3 %", 500 is "50 %"."""
+    whole, tenth = divmod(permille, 10)
+    return f"{whole}.{tenth} %" if tenth else f"{whole} %"

@@ -15,7 +15,7 @@ from arbiter.cache.pool import Pool
 from arbiter.explain.credit_order import Richer, SpareByCredits, credit_numbers
 from arbiter.explain.never import never_numbers, wants_numbers
 from arbiter.explain.usage import InUse
-from arbiter.fairshare.fair_tree import FairShares
+from arbiter.fairshare.fair_tree import FairShares, permille
 from arbiter.placement.free_devices import Shape
 from arbiter.queue.order import JobClass, Position
 from arbiter.quota.tree import ROOT
@@ -123,9 +123,7 @@ class SpareTaken:
         if parent not in self._totals:
             self._totals[parent] = shares.of_children(parent)
         weight, used = self._totals[parent]
-        return 1_000 * shares.weights[node] // (weight or 1), 1_000 * shares.used(node) // (
-            used or 1
-        )
+        return permille(shares.weights[node], weight), permille(shares.used(node), used)
 
 
 class Unlimited:
@@ -231,7 +229,13 @@ class Reasons:
             "nodes_needed": shape.node_count,
             "mgpu_per_node": shape.mgpu,
         }
+        if code is Code.MAINTENANCE:
+            numbers = {"need_mgpu": shape.total_mgpu, **self._maintenance(shape)}
         return Reason(code, numbers)
+
+    def _maintenance(self, shape: Shape) -> dict[str, int]:
+        """Return the times of the maintenance that closes clusters to `shape`."""
+        return self._pool.config.windows.numbers(shape.closed, self._pool.taken_at)
 
     def of(self, team: int, cls: JobClass, source: int, position: Position) -> Reason:
         """Return why `cls` waits.
@@ -343,6 +347,10 @@ class Reasons:
                 if (taken_mgpu := inside + richer.inside_mgpu) >= need:
                     numbers["taken_mgpu"] = taken_mgpu
                 return self.behind(team, richer, numbers)
+        if shape.closed and need <= numbers["available_by_quota_mgpu"]:
+            there = shape._replace(clusters=shape.closed, closed=frozenset())
+            if pool.free.fits(there):
+                return Reason(Code.MAINTENANCE, {"need_mgpu": need, **self._maintenance(shape)})
         if need <= min(
             numbers["available_by_quota_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
         ):

@@ -14,6 +14,7 @@ from arbiter.explain.phrases import (
     features_text,
     level_text,
     missing_features,
+    percent_text,
     too_far_apart,
     too_few_large_enough,
 )
@@ -293,8 +294,8 @@ def _by_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
             f"It needs {_need(waiting, job, terms)}. This cycle gave"
             f" {terms.count(numbers['taken_mgpu'])} beyond guarantees to teams that used less of"
             " their share lately."
-            f" {who} has {_percent(numbers['weight_permille'])} of the weight and"
-            f" {_percent(numbers['used_permille'])} of the recent use of its level."
+            f" {who} has {percent_text(numbers['weight_permille'])} of the weight and"
+            f" {percent_text(numbers['used_permille'])} of the recent use of its level."
         )
     if "starts_max" not in numbers:
         return (
@@ -306,11 +307,6 @@ def _by_fair_share(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     if ahead:
         order = f"{ahead:,} waiting job{' comes' if ahead == 1 else 's come'} before it"
     return f"It could start, but this cycle reached its limit of starts; {order} in the next."
-
-
-def _percent(permille: int) -> str:
-    whole, tenth = divmod(permille, 10)
-    return f"{whole}.{tenth} %" if tenth else f"{whole} %"
 
 
 def _reserved_for_larger_job(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
@@ -390,6 +386,21 @@ def _cluster_unavailable(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
     return f"{which} does not accept jobs now."
 
 
+def _maintenance(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
+    need, numbers = _need(waiting, job, terms), waiting.numbers
+    resume = f"Starts resume at {_moment(numbers['maintenance_end_at'])}."
+    begins_at = numbers.get("maintenance_start_at")
+    if begins_at is None:
+        return f"It needs {need} on a cluster under maintenance. {resume} Another cluster may help."
+    begins = _moment(begins_at)
+    which = "a" if job.time_limit_s is None else "a shorter"
+    return (
+        f"It needs {need} and could still run when the maintenance of the cluster begins at"
+        f" {begins}. {resume} With {which} time limit that ends before {begins}, or on another"
+        " cluster, it could start sooner."
+    )
+
+
 def _clusters(job: QueuedJob, terms: _Terms) -> str:
     """Return the clusters that may run the job, if not all may, as text."""
     assert job.clusters is not None
@@ -417,4 +428,5 @@ _WRITERS: Mapping[Code, Callable[[Waiting, QueuedJob, _Terms], str]] = {
     Code.TOPOLOGY_FRAGMENTED: _topology_fragmented,
     Code.CLASS_CAP_REACHED: _class_cap_reached,
     Code.CLUSTER_UNAVAILABLE: _cluster_unavailable,
+    Code.MAINTENANCE: _maintenance,
 }

@@ -254,19 +254,39 @@ def lent_out(
             drawn, reserve = 0, capacity
         else:
             drawn, reserve = lent[parent], guaranteed[parent]
-        spare: dict[int, int] = {}
-        for node in below:
-            reserve -= guaranteed[node]
-            idle = guaranteed[node] - in_use[node]
-            drawn += max(0, -idle)
-            if idle > 0 and lendable[node] > 0:
-                spare[node] = min(idle, lendable[node])
-        drawn = min(drawn - max(0, min(reserve, drawn)), sum(spare.values()))
-        if drawn > 0:
-            # Use whole GPUs where all amounts are whole, so that pages do not show thirds of one.
-            is_whole = all(mgpu % MGPU_PER_GPU == 0 for mgpu in (drawn, *spare.values()))
-            unit = MGPU_PER_GPU if is_whole else 1
-            shares = largest_remainder(drawn // unit, spare, out_of=sum(spare.values()))
-            for node, share in shares.items():
-                lent[node] = share * unit
+        for node, share in lent_below(
+            below, guaranteed, lendable, in_use, drawn=drawn, reserve=reserve
+        ).items():
+            lent[node] = share
     return lent
+
+
+def lent_below(
+    below: Iterable[int],
+    guaranteed: Sequence[int],
+    lendable: Sequence[int],
+    in_use: Sequence[int],
+    *,
+    drawn: int,
+    reserve: int,
+) -> dict[int, int]:
+    """Return how much each of the children `below` of a node lends.
+
+    `drawn` is what the node itself lends. `reserve` is its guarantee, or at the root the capacity;
+    that of the children is subtracted here.
+    """
+    spare: dict[int, int] = {}
+    for node in below:
+        reserve -= guaranteed[node]
+        idle = guaranteed[node] - in_use[node]
+        drawn += max(0, -idle)
+        if idle > 0 and lendable[node] > 0:
+            spare[node] = min(idle, lendable[node])
+    drawn = min(drawn - max(0, min(reserve, drawn)), sum(spare.values()))
+    if drawn <= 0:
+        return {}
+    # Use whole GPUs where all amounts are whole, so that pages do not show thirds of one.
+    is_whole = all(mgpu % MGPU_PER_GPU == 0 for mgpu in (drawn, *spare.values()))
+    unit = MGPU_PER_GPU if is_whole else 1
+    shares = largest_remainder(drawn // unit, spare, out_of=sum(spare.values()))
+    return {node: share * unit for node, share in shares.items()}

@@ -188,6 +188,11 @@ class _Block:
         return area >> AREA_BITS if area > 0 else 0
 
 
+def permille(part: int, whole: int) -> int:
+    """Return `part` of `whole` per mille, rounded down; 0 of nothing."""
+    return 1_000 * part // (whole or 1)
+
+
 def counted_mgpu(mgpu: int, priority_class: PriorityClass | None) -> int:
     """Return how much of a use counts for fair-share, rounded down (R-115)."""
     return mgpu if priority_class is None else mgpu * priority_class.use_factor_percent // 100

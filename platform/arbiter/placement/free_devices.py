@@ -40,6 +40,8 @@ class Shape(NamedTuple):
     All are on one of `clusters` (None: any), and of the set of `kinds` (see `NodeKinds`; None:
     any). They are as close together as `topology` says (None: anywhere). `cpu_milli` and
     `memory_mib` are needed on each node in addition (None: the share that comes with the GPUs).
+
+    `closed` are clusters that are none of `clusters` because of maintenance.
     """
 
     mgpu: int
@@ -50,6 +52,7 @@ class Shape(NamedTuple):
     topology: Topology | None = None
     cpu_milli: int | None = None
     memory_mib: int | None = None
+    closed: frozenset[str] = frozenset()
 
     @property
     def demand(self) -> Demand:

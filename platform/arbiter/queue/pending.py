@@ -323,4 +323,5 @@ def _kind(job: QueuedJob) -> Hashable:
         job.others,
         job.cpu_milli,
         job.memory_mib,
+        job.closed_clusters,
     )

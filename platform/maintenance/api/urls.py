@@ -1,0 +1,13 @@
+"""Routes under /api/v1/ for maintenance windows."""
+
+from __future__ import annotations
+
+from django.urls import URLPattern, path
+
+from maintenance.api.views import MaintenanceCancel, MaintenanceDetail, MaintenanceList
+
+urlpatterns: list[URLPattern] = [
+    path("maintenance-windows", MaintenanceList.as_view()),
+    path("maintenance-windows/<uuid:maintenance_id>", MaintenanceDetail.as_view()),
+    path("maintenance-windows/<uuid:maintenance_id>/cancel", MaintenanceCancel.as_view()),
+]

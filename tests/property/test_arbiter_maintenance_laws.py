@@ -1,0 +1,140 @@
+"""Laws of maintenance windows in long random histories (R-118)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arbiter.api.snapshot import OtherPool, QueuedJob, Snapshot
+from arbiter.cycle.decide import decide
+from arbiter.cycle.scheduler import Core
+from builders.arbiter_histories import histories, policy
+from builders.telling_a_core import tell
+
+_SLOW = settings(max_examples=25, suppress_health_check=list(HealthCheck))
+
+
+def _overlaps(snapshot: Snapshot, cluster: str, pool: str, run_s: int) -> bool:
+    """Return whether a job that starts now on the cluster would still run in a window."""
+    now = snapshot.taken_at
+    return any(
+        one.cluster == cluster
+        and one.pool in (None, pool)
+        and max(now, one.start_at) < min(now + run_s, one.end_at)
+        for one in snapshot.maintenance
+    )
+
+
+@_SLOW
+@given(st.integers(0, 2**32), st.booleans())
+def test_nothing_starts_that_would_run_into_a_window(seed: int, accept_several: bool) -> None:
+    """Each start ends by its time limit before each window, or begins after it.
+
+    A job without a time limit counts as one of the horizon of reservations. Claims and elastic jobs
+    are included.
+
+    Planted: a claim of a job that has since become too long is kept; jobs without a limit count by
+    the horizon, and so do all others.
+    """
+    dice = Random(seed)
+    knobs = policy(dice)
+    for snapshot in histories(
+        dice, knobs, steps=25, accept_several=accept_several, maintenance=True
+    ):
+        jobs = {job.id: job for job in snapshot.queued}
+        for start in decide(snapshot, knobs).starts:
+            job = jobs[start.job]
+            run_s = job.time_limit_s
+            if run_s is None:
+                run_s = knobs.reservation_horizon_s
+            assert not _overlaps(snapshot, start.cluster, start.pool or job.pool, run_s)
+
+
+def _pinned(job: QueuedJob, snapshot: Snapshot, unlimited_s: int) -> QueuedJob:
+    """Return the job restricted by hand to the clusters that its windows leave to it."""
+    run_s = unlimited_s if job.time_limit_s is None else job.time_limit_s
+
+    def left(clusters: frozenset[str] | None, pool: str) -> frozenset[str]:
+        all_of = frozenset({"c0", "c1"}) if clusters is None else clusters
+        return frozenset(one for one in all_of if not _overlaps(snapshot, one, pool, run_s))
+
+    others = tuple(OtherPool(one.pool, left(one.clusters, one.pool)) for one in job.others)
+    return replace(job, clusters=left(job.clusters, job.pool), others=others)
+
+
+@_SLOW
+@given(st.integers(0, 2**32), st.booleans())
+def test_windows_restrict_jobs_to_the_other_clusters_and_do_nothing_else(
+    seed: int, accept_several: bool
+) -> None:
+    """Jobs that end before a window, or fit on another cluster, start as if there was no window.
+
+    The same jobs pinned by hand to the clusters left to them start at the same places. Without
+    reservations and reclaims, which look ahead in time.
+
+    Planted: windows of a pool close the cluster in all pools; they close it in none; a cluster
+    stays closed after the end of its window.
+    """
+    dice = Random(seed)
+    knobs = replace(policy(dice), reservations_max=0, reclaims_max=0)
+    for snapshot in histories(
+        dice, knobs, steps=16, accept_several=accept_several, maintenance=True
+    ):
+        by_hand = replace(
+            snapshot,
+            maintenance=(),
+            queued=tuple(
+                _pinned(job, snapshot, knobs.reservation_horizon_s) for job in snapshot.queued
+            ),
+        )
+        assert decide(snapshot, knobs).starts == decide(by_hand, knobs).starts
+
+
+@_SLOW
+@given(st.integers(0, 2**32), st.booleans())
+def test_a_core_that_is_told_of_windows_plans_as_one_made_anew(
+    seed: int, accept_several: bool
+) -> None:
+    """At every step, with and without explanations.
+
+    Planted: clusters are closed to waiting jobs only when a window is announced; a job that
+    queues while its cluster is closed misses the change of its time limit; cancelled windows stay.
+    """
+    dice = Random(seed)
+    knobs = policy(dice)
+    core, known = None, None
+    for snapshot in histories(
+        dice, knobs, steps=25, accept_several=accept_several, maintenance=True
+    ):
+        if core is None or known is None:
+            core = Core.of(snapshot, knobs)
+        else:
+            tell(core, known, snapshot)
+        known = snapshot
+        told = decide(snapshot, knobs)
+        assert core.cycle(snapshot.taken_at) == told
+        bare = replace(told, waiting=(), use=(), reservations=())
+        assert core.cycle(snapshot.taken_at, explains=False) == bare
+
+
+@_SLOW
+@given(st.integers(0, 2**32))
+def test_no_reservation_promises_a_start_that_a_window_forbids(seed: int) -> None:
+    """Each reserved job ends by its time limit before each window, or begins after it.
+
+    Planted: reservations are made as if there was no window.
+    """
+    dice = Random(seed)
+    knobs = policy(dice)
+    for snapshot in histories(dice, knobs, steps=25, maintenance=True):
+        jobs = {job.id: job for job in snapshot.queued}
+        for one in decide(snapshot, knobs).reservations:
+            job = jobs[one.job]
+            run_s = job.time_limit_s
+            if run_s is None:
+                run_s = knobs.reservation_horizon_s
+            then = replace(snapshot, taken_at=one.start_at)
+            assert not _overlaps(then, one.cluster, one.pool or job.pool, run_s)
