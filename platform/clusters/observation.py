@@ -88,7 +88,7 @@ def record_inventory(
         behind = known.observed_at - observed_at
         if timedelta(0) < behind <= LATE_AT_MOST:
             return False
-    usable, left_out = _usable_nodes(inventory.nodes)
+    usable, left_out = usable_nodes(inventory.nodes)
     is_changed = _store_nodes(known, usable, now=now)
     is_changed |= store_capacity(known, observed_at)
     # The first identity stays: the connector compares later ones with it.
@@ -143,7 +143,7 @@ def record_silence(cluster: Cluster, message: str, *, now: datetime) -> None:
     publish("clusters", ids=[known.pk], organization_id=None)
 
 
-def _usable_nodes(
+def usable_nodes(
     listed: Sequence[NodeCapacity],
 ) -> tuple[dict[_NodeKey, NodeCapacity], list[str]]:
     """Return the nodes that can be stored, by name and pool, and sentences about the others."""

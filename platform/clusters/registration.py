@@ -173,7 +173,7 @@ def add_cluster(
     when the name is taken, or when the cluster exists under another name. A cluster that does not
     answer yet is accepted.
     """
-    _refuse_bad_options(kind, options)
+    refuse_bad_options(kind, options)
     _refuse_taken(Cluster.objects.filter(name=name).exists(), "cluster", name)
     cluster = Cluster(name=name, kind=kind, options=dict(options), is_enabled=is_enabled)
     _refuse_second(cluster)
@@ -209,8 +209,8 @@ def change_cluster(
         detail["is_enabled"] = is_enabled
         locked.is_enabled = is_enabled
     if options is not None and dict(options) != locked.options:
-        _refuse_bad_options(locked.kind, options)
-        if lasting := _lasting_changes(locked, options):
+        refuse_bad_options(locked.kind, options)
+        if lasting := lasting_changes(locked, options):
             _refuse_while_in_use(locked, lasting)
             # The next answer defines the cluster's identity.
             locked.identity = {}
@@ -280,7 +280,8 @@ def _refuse_other_device(pool: Pool) -> None:
         )
 
 
-def _lasting_changes(cluster: Cluster, options: Mapping[str, Any]) -> list[str]:
+def lasting_changes(cluster: Cluster, options: Mapping[str, Any]) -> list[str]:
+    """Return the changed options that identify the cluster or our workloads on it."""
     return sorted(
         name
         for name in kind_named(cluster.kind).lasting_options
@@ -323,7 +324,8 @@ def _address(cluster: Cluster) -> str | None:
     return found.rstrip("/").lower() if isinstance(found, str) else None
 
 
-def _refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
+def refuse_bad_options(kind: str, options: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest for an unknown kind, or options that its connector refuses."""
     if kind not in KINDS:
         raise InvalidRequest(
             f"There is no kind of cluster {kind!r}. Kinds: {', '.join(sorted(KINDS))}.",

@@ -8,9 +8,10 @@ from typing import Any
 
 from connectors.accounts import ClusterAccount
 from connectors.entitlements import EntitlementControl
+from connectors.job_folders import FileReader
 from connectors.natives import NativeControl
 from connectors.node_control import NodeControl, NodeEviction
-from connectors.protocol import ClusterConnector, LogReader, Workload
+from connectors.protocol import ClusterConnector, Inventory, LogReader, Workload
 from connectors.recalling import Recaller
 from manifests.jobs import ManifestJob
 
@@ -118,6 +119,10 @@ class ClusterKind:
     #: The part of `Inventory.identity` that is globally unique.
     unique_identity: str | None = None
 
+    #: Read the inventory of a cluster that was never prepared, and write nothing there. Without it,
+    #: `ClusterConnector.inventory` does so. Raises ClusterUnavailable.
+    first_inventory: Callable[[ClusterConnector], Inventory] | None = None
+
     # --- Workloads ---------------------------------------------------------------------------
     #: Whether jobs run as users of the cluster, who must be mapped first.
     has_users: bool = False
@@ -170,6 +175,9 @@ class ClusterKind:
     default_images: Callable[[Options], Mapping[str, str | None]] = lambda options: {}
     #: Read logs with less than a connector.
     open_logs: Callable[[Options], LogReader] | None = None
+    #: Read the files that jobs left in their folders, by options and our id of the cluster. Raises
+    #: ValueError for options that cannot be used.
+    open_files: Callable[[Options, str], FileReader] | None = None
     #: Find workloads that the listing no longer has. Without it, the listing keeps every workload
     #: until it is told to forget it.
     open_recaller: Callable[[Options], Recaller] | None = None

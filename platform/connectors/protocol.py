@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Event
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from batch.file_names import has_task
 from primitives.units import DeviceKind
@@ -395,12 +395,22 @@ class Inventory:
     portal_refusal: str = ""
 
 
+class LogTime(NamedTuple):
+    """The time when the bytes of a log from the mark before to `until` were written.
+
+    `at_ms` is in epoch milliseconds, at most two seconds late; None if unknown.
+    """
+
+    until: int
+    at_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class LogChunk:
     """Bytes `[offset, next_offset)` of one stream of one rank.
 
     `is_final` says that the stream has ended and `next_offset` is its end. `is_truncated` says that
-    the size cap cut it.
+    the size cap cut it. `times` are the marks of these bytes, in order, on a cluster that has them.
     """
 
     data: bytes
@@ -408,6 +418,7 @@ class LogChunk:
     next_offset: int
     is_final: bool
     is_truncated: bool
+    times: tuple[LogTime, ...] = ()
 
 
 class LogReader(Protocol):

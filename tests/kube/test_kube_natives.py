@@ -36,6 +36,7 @@ from kube.gated_kube import (
     person,
 )
 from kubebed.objects import RACK_LABEL
+from quotas.entitlement_amounts import entitlement_sentences
 from quotas.models import PriorityClass, Quota
 from tenants.access import actor_of
 from tenants.roles import Role
@@ -236,7 +237,8 @@ def test_one_over_quota_says_why_in_its_own_status(loop: NativesLoop, person: Pe
     job.refresh_from_db()
     assert job.explanation is not None
     assert (status, reason) == ("False", "BorrowLimitReached")
-    assert message == job.explanation["sentence"]
+    entitled = entitlement_sentences({(job.team_id, job.pool_id)})
+    assert message == f"{job.explanation['sentence']} {entitled[job.team_id, job.pool_id]}"
     assert (job.state, job.attempt_number) == ("queued", 0)
     assert condition(person.workload(first), GRANTED)[0] in ("", "True")
     person.api.delete(person.path(first), propagation="Background")

@@ -17,6 +17,7 @@
     ranks/N.exit        how its first process ended
     ranks/N.gone        written when no descendant of it is left
     logs/N.stdout, logs/N.stderr, and N.stdout.cut once the size cap cut it
+    logs/N.stdout.times times of its parts, see `log_times`
     work/               working directory of every rank
     tmp/                directory that isolated ranks see as /tmp
     view/               mount point of an isolated rank's view, for that rank alone
@@ -39,6 +40,7 @@ import struct
 from collections.abc import Mapping
 
 FORMAT = 1
+STREAMS = ("stdout", "stderr")
 
 #: struct flock of Linux: l_type, l_whence, l_start, l_len, l_pid.
 _FLOCK = "hhqqi4x"

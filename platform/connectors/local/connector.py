@@ -27,17 +27,21 @@ from connectors.errors import ClusterUnavailable, LogUnavailable, NodeRefused, W
 from connectors.local import publishing
 from connectors.local.allocations import MGPU_PER_DEVICE
 from connectors.local.attempt_files import (
+    STREAMS,
     AttemptFiles,
     CorruptRecord,
     has_ended,
+    is_locked,
     wake,
     write_json,
 )
 from connectors.local.attempt_spec import read_spec
 from connectors.local.draining import drain_node, drained_nodes, resume_node
+from connectors.local.identity import NAME as IDENTITY_NAME
 from connectors.local.identity import check_root, give_root
 from connectors.local.isolation import UNISOLATED, Isolation, isolation_here
 from connectors.local.log_caps import log_size
+from connectors.local.log_times import log_times
 from connectors.local.observing import AttemptReader
 from connectors.local.options import LocalOptions, nodes_of, parse_options
 from connectors.local.run_records import run_records
@@ -56,7 +60,6 @@ from connectors.workload_checks import check_key, check_workload
 LOG_CHUNK_BYTES_MAX = 1 << 20
 #: With fewer free bytes nothing is started: running attempts still need space for their records.
 DISK_FREE_BYTES_MIN = 64 << 20
-_STREAMS = ("stdout", "stderr")
 #: The most supervisors that one `observe` starts; the next one starts more.
 _SUPERVISORS_PER_LISTING_MAX = 64
 
@@ -75,6 +78,12 @@ def open_local(
 def check_local_options(options: Mapping[str, Any]) -> None:
     """Raise ValueError for options that no local cluster can have. Touches nothing."""
     parse_options(options)
+
+
+def first_inventory(connector: ClusterConnector) -> Inventory:
+    """See `ClusterKind.first_inventory`."""
+    assert isinstance(connector, LocalConnector)
+    return connector.first_inventory()
 
 
 class LocalConnector:
@@ -182,6 +191,19 @@ class LocalConnector:
         with self._at_the_root(f"look at {self._root}"):
             drained = drained_nodes(self._root)
             is_full = shutil.disk_usage(self._root).free < DISK_FREE_BYTES_MIN
+        return self._inventory(observed_at, drained, is_full=is_full)
+
+    def first_inventory(self) -> Inventory:
+        """See `ClusterKind.first_inventory`. Raises ClusterUnavailable for another's root."""
+        with self._unavailable_on_error(f"look at {self._root}"):
+            is_prepared = (self._root / IDENTITY_NAME).exists()
+        if is_prepared:
+            return self.inventory()
+        return self._inventory(int(time.time()), {}, is_full=False)
+
+    def _inventory(
+        self, observed_at: int, drained: Mapping[str, str], *, is_full: bool
+    ) -> Inventory:
         nodes = tuple(
             NodeCapacity(
                 name=node.name,
@@ -228,7 +250,7 @@ class LocalConnector:
     ) -> LogChunk:
         """See the protocol. At most 1 MiB at once; from an offset past the end, no bytes."""
         files = self._files(check_key(key))
-        if stream not in _STREAMS:
+        if stream not in STREAMS:
             raise LogUnavailable(f"there is no stream {stream[:40]!r}; use stdout or stderr")
         path = files.log(rank, stream)
         with self._at_the_root(f"read the log of {key}"):
@@ -245,13 +267,14 @@ class LocalConnector:
             with open(path, "rb") as file:
                 file.seek(start)
                 data = file.read(max(0, min(limit, LOG_CHUNK_BYTES_MAX, size - start)))
+            end = start + len(data)
+            times = log_times(path, start, end, is_watched=is_locked(files.supervisor_lock))
         except FileNotFoundError:
             name = os.path.basename(path)
             raise LogUnavailable(f"there is no {name} of this attempt, or not yet") from None
         except CorruptRecord as error:
             raise ClusterUnavailable(f"cannot read {path}: {error}") from error
-        end = start + len(data)
-        return LogChunk(data, start, end, is_over and end == size, is_truncated)
+        return LogChunk(data, start, end, is_over and end == size, is_truncated, times)
 
     def forget(self, key: str, *, native_id: str | None = None) -> None:
         """See the protocol. A running attempt is left alone. Its work files go with an attempt."""

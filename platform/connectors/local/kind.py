@@ -5,7 +5,8 @@ from __future__ import annotations
 from connectors.kinds import ClusterKind
 from connectors.local import trust
 from connectors.local.accounts import ACCOUNT_DAYS, open_account
-from connectors.local.connector import check_local_options, open_local
+from connectors.local.connector import check_local_options, first_inventory, open_local
+from connectors.local.job_files import open_local_files
 from connectors.local.node_control import control_nodes
 from connectors.local.options import LocalOptions, unit_mgpu
 from connectors.options import schema_of
@@ -24,7 +25,9 @@ LOCAL = ClusterKind(
     keeps_environments=True,
     writes_own_files=True,
     gpu_unit=unit_mgpu,
+    open_files=open_local_files,
     open_account=open_account,
     account_days=ACCOUNT_DAYS,
     control_nodes=control_nodes,
+    first_inventory=first_inventory,
 )

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from connectors.local import allocations
 from connectors.local.attempt_files import (
+    STREAMS,
     AttemptFiles,
     CorruptRecord,
     boot_id,
@@ -36,6 +37,7 @@ from connectors.local.keeper import Start, fork_keeper, now_record
 from connectors.local.launch import rank_environment, script_command
 from connectors.local.limits import remove_cgroups
 from connectors.local.log_caps import cut_log
+from connectors.local.log_times import LogTimes
 from connectors.local.own_files import own_files
 from connectors.local.processes import (
     become_subreaper,
@@ -102,6 +104,7 @@ class Supervisor:
         self.keepers_due_ms = 0
         self.complaints = 0
         self.sweep_due_ms: int | None = None
+        self.log_times = LogTimes()
         self.written: dict[str, object] = {}
         self._take_over()
 
@@ -227,6 +230,8 @@ class Supervisor:
             self._close_rank(rank, "it could not be started; supervisor.log says why")
             return
         rank.forks += 1
+        for stream in STREAMS:
+            self.log_times.begin(self.files.log(rank.index, stream))
         start = Start(
             [
                 *script_command(self.files.script, is_batch=self.spec.batch is not None),
@@ -398,8 +403,9 @@ class Supervisor:
         is_cut = False
         for rank in self.ranks:
             if rank.started_ms is not None and rank.gone_at is None:
-                for stream in ("stdout", "stderr"):
+                for stream in STREAMS:
                     path = self.files.log(rank.index, stream)
+                    self.log_times.look(path)
                     is_cut = cut_log(path, self.spec.log_cap_bytes) or is_cut
         return _BUSY_TICK_MS if is_cut else _TICK_MS
 
@@ -427,7 +433,8 @@ class Supervisor:
         ended_at = summary["ended_at"] if isinstance(summary["ended_at"], int) else now
         gone = [now if rank.gone_at is None else rank.gone_at for rank in self.ranks]
         for rank in self.ranks:
-            for stream in ("stdout", "stderr"):
+            for stream in STREAMS:
+                self.log_times.look(self.files.log(rank.index, stream))
                 cut_log(self.files.log(rank.index, stream), self.spec.log_cap_bytes)
         released_at = max([ended_at, *gone])
         message = summary["message"] or self.problem
