@@ -12,6 +12,8 @@ class JobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register how attempts authenticate (OpenAPI), and how budgets read running attempts."""
+        """Register what packages below ask of jobs, and how attempts authenticate (OpenAPI)."""
         import_module("jobs.api.openapi")
         import_module("jobs.queue.budget_stops").register()
+        import_module("jobs.whatif.stopped_jobs").register()
+        import_module("jobs.actions.guarded").register()

@@ -1,6 +1,7 @@
 """Notices of events of jobs: to the owner, and to those who manage the jobs of a team.
 
-An event that the owner caused gives none. Neither does a start after a short wait, nor the success
+An event that the owner caused gives none. Webhooks of the team and above get the same, and those
+of jobs of service accounts. Neither does a start after a short wait, nor the success
 of a short job.
 """
 
@@ -13,7 +14,7 @@ from uuid import UUID
 
 from jobs.happenings import Happening
 from jobs.models import Job
-from notices.giving import NewNotice, give_notices
+from notices.giving import NewNotice, for_node, for_webhooks, give_notices
 from notices.models import NoticeEvent
 from notices.recipients import nearest_people
 from primitives.durations import duration_of_seconds
@@ -61,13 +62,21 @@ def give_job_notices(happenings: Sequence[Happening]) -> None:
         *("user__username", "user__kind", "user__is_active", "team__path"),
     )
     jobs = rows.in_bulk({item.job_id for item in looked_at})
-    notices = [
-        notice
-        for item in looked_at
-        if (job := jobs[item.job_id]).user.is_active and job.user.kind == UserKind.PERSON
-        if (notice := _owners_notice(job, item)) is not None
-    ]
+    notices: list[NewNotice] = []
+    for item in looked_at:
+        job = jobs[item.job_id]
+        notice = _owners_notice(job, item)
+        if notice is None:
+            continue
+        notices += for_owner_and_team(job, notice)
     give_notices([*notices, *_teams_notices(jobs, looked_at)])
+
+
+def for_owner_and_team(job: Job, notice: NewNotice) -> Iterator[NewNotice]:
+    """Yield a notice for the owner, if that is an active person, and for webhooks of the team."""
+    if job.user.is_active and job.user.kind == UserKind.PERSON:
+        yield notice
+    yield for_webhooks(notice, job.team.path)
 
 
 def owners_notice(
@@ -164,15 +173,16 @@ def _teams_notices(jobs: dict[UUID, Job], happenings: Sequence[Happening]) -> It
     for team_id, items in preempted.items():
         team, at = jobs[items[0].job_id].team, items[0].at
         jobs_text = "1 running job" if len(items) == 1 else f"{len(items)} running jobs"
-        for user_id in nearest_people(Permission.MANAGE_JOBS, team.path):
-            yield NewNotice(
-                user_id=user_id,
-                event=NoticeEvent.TEAM_PREEMPTED,
-                key=f"team:{team_id}:{NoticeEvent.TEAM_PREEMPTED.value}:{at:%Y-%m-%dT%H}",
-                subject_kind="team",
-                subject_id=team_id,
-                sentence=f"The scheduler reclaims GPUs from {team.display_path}: {jobs_text} "
-                "will stop.",
-                link=f"/jobs?scope={team.display_path}&state=preempting",
-                at=at,
-            )
+        notice = NewNotice(
+            user_id=None,
+            event=NoticeEvent.TEAM_PREEMPTED,
+            key=f"team:{team_id}:{NoticeEvent.TEAM_PREEMPTED.value}:{at:%Y-%m-%dT%H}",
+            subject_kind="team",
+            subject_id=team_id,
+            sentence=f"The scheduler reclaims GPUs from {team.display_path}: {jobs_text} "
+            "will stop.",
+            link=f"/jobs?scope={team.display_path}&state=preempting",
+            at=at,
+            node_path=team.path,
+        )
+        yield from for_node(notice, nearest_people(Permission.MANAGE_JOBS, team.path))

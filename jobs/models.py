@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import UUID, uuid5
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import BrinIndex, GinIndex, OpClass
 from django.db import models
-from django.db.models import F, Q, functions
+from django.db.models import F, Q, Value, functions
 from django.db.models.functions import Cast, Upper
 from uuid_utils.compat import uuid7
 
 from arbiter.api.decisions import Kind, Right
 from arbiter.api.snapshot import Level
 from clusters.models import Cluster, Pool
+from jobs.saved_view_models import SavedView as SavedView
 from jobs.schedule_models import Schedule as Schedule
 from jobs.schedule_models import ScheduleRun as ScheduleRun
+from jobs.template_models import JobTemplate as JobTemplate
 from manifests.reading import read_manifest
 from primitives.units import MGPU_MAX
 from quotas.models import PriorityClass
@@ -411,6 +414,22 @@ class Job(models.Model):
             ),
             # For `name__icontains`, which compares in upper case.
             GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="job_by_part_of_name"),
+            # For the orders of the list (`jobs.reading.job_orders`), written as there.
+            models.Index(Upper("name"), F("id").desc(), name="job_by_name"),
+            models.Index(
+                functions.Coalesce("started_at", Value(datetime(1970, 1, 1, tzinfo=UTC))),
+                "id",
+                name="job_by_start",
+            ),
+            models.Index(
+                functions.Coalesce("ended_at", Value(datetime(1970, 1, 1, tzinfo=UTC))),
+                "id",
+                name="job_by_end",
+            ),
+            models.Index(F("mgpu_per_node") * F("node_count"), "id", name="job_by_gpus"),
+            models.Index(
+                fields=["native_id"], name="job_by_native_id", condition=Q(native_id__isnull=False)
+            ),
             # Pages show these four digits of an id, and people search for them.
             models.Index(
                 functions.Right(Cast("id", models.TextField()), 4), name="job_by_end_of_id"
@@ -654,6 +673,12 @@ class Attempt(models.Model):
                 name="attempt_not_started",
                 condition=Q(outcome="not_started"),
             ),
+            # People search for the id that their cluster shows.
+            models.Index(
+                fields=["native_id"],
+                name="attempt_by_native_id",
+                condition=Q(native_id__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -712,6 +737,18 @@ class JobReason(models.Model):
 
     def __str__(self) -> str:
         return f"{self.code} of {self.job_id} since {self.since:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class StartExpectation(models.Model):
+    """The time by which a queued job was last said to start: by its first estimate or a notice."""
+
+    job = models.OneToOneField(
+        Job, models.CASCADE, primary_key=True, related_name="start_expectation"
+    )
+    expected_by = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.job_id} by {self.expected_by:%Y-%m-%dT%H:%M:%SZ}"
 
 
 class Condition(models.TextChoices):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from celery import shared_task
-from django.core.management import call_command
 
 from jobs.arbitration.recording import forget_old_cycles
 from jobs.execution.cost_caps import stop_at_cost_caps
 from jobs.execution.ending_soon import give_time_limit_notices
 from jobs.execution.retention import forget_ended_attempts, forget_old_reasons
+from jobs.execution.slipped_starts import give_slip_notices
 from jobs.recurring import runs
 from outbox.delivery import drop_delivered
 from primitives.clock import SystemClock
@@ -51,12 +51,12 @@ def notify_of_time_limits() -> None:
 
 
 @shared_task
-def forget_old_attempts() -> None:
-    """Ask clusters to drop the logs of attempts past their retention time."""
-    forget_ended_attempts(now=SystemClock().now())
+def notify_of_slipped_starts() -> None:
+    """Tell owners of queued jobs that are expected to start much later."""
+    give_slip_notices(SystemClock().now())
 
 
 @shared_task
-def drop_old_sessions() -> None:
-    """Delete expired browser sessions."""
-    call_command("clearsessions")
+def forget_old_attempts() -> None:
+    """Ask clusters to drop the logs of attempts past their retention time."""
+    forget_ended_attempts(now=SystemClock().now())

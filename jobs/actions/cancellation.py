@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
 
-from audit.recording import record
+from audit.recording import event_of, record_all
 from bulk.updating import update_rows
 from jobs import lifecycle
 from jobs.access import check_may_manage, visible_jobs
@@ -27,6 +27,7 @@ from quotas.queries import graces_s
 from tenants.access import Actor
 from webapi.middleware import current_request_id
 
+NO_SUCH_JOB = "There is no such job that you can see."
 #: How long a cancelled job may take to end by itself after its notice signal.
 CANCEL_GRACE = timedelta(seconds=30)
 
@@ -38,21 +39,24 @@ def cancel_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     Repeating changes nothing, also for a job that has ended as cancelled. Raises NotFound,
     Forbidden, and Conflict for a job that ended otherwise, even if it was cancelled before.
     """
-    job = job_to_manage(job_id, actor)
+    job, attempt = job_to_manage(job_id, actor)
+    if can_cancel(job):
+        cancel_locked([(job, attempt)], actor=actor, now=now)
+        audit_actions("job_cancelled", [job], actor, now)
+    return job
+
+
+def can_cancel(job: Job, attempt: Attempt | None = None) -> bool:
+    """Return whether a cancellation changes the job. Raises Conflict if it ended otherwise."""
     if job.state == JobState.CANCELLED:
-        return job
+        return False
     if job.state in lifecycle.FINAL:
         raise Conflict(
             f"The job has already ended: {job.state.replace('_', ' ')}. There is nothing left to "
             "cancel.",
             state=job.state,
         )
-    if job.cancel_requested_at is not None:
-        return job
-    attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
-    cancel_locked([(job, attempt)], actor=actor, now=now)
-    audit_action("job_cancelled", job, actor, now)
-    return job
+    return job.cancel_requested_at is None
 
 
 def cancel_locked(
@@ -118,18 +122,18 @@ def requeue_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
 
     Repeating changes nothing. Raises NotFound, Forbidden, and Conflict for a job that does not run.
     """
-    job = job_to_manage(job_id, actor)
-    if _ask_to_requeue(job, actor.user.username, now=now):
-        audit_action("job_requeued", job, actor, now)
+    job, attempt = job_to_manage(job_id, actor)
+    if can_requeue(job, attempt):
+        requeue_locked([(job, attempt)], actor=actor, now=now)
+        audit_actions("job_requeued", [job], actor, now)
     return job
 
 
-def _ask_to_requeue(job: Job, by: str, *, now: datetime) -> bool:
-    """Ask the attempt of a locked job to end; return whether it had not been asked before.
+def can_requeue(job: Job, attempt: Attempt | None) -> bool:
+    """Return whether a requeue changes the job. Raises Conflict for a job that does not run.
 
     A job may ask for itself before its start is observed.
     """
-    attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
     if job.cancel_requested_at is not None:
         raise Conflict("The job is being cancelled, so it cannot be requeued.", state=job.state)
     if attempt is not None and attempt.stop_reason == StopReason.REQUEUED:
@@ -145,15 +149,26 @@ def _ask_to_requeue(job: Job, by: str, *, now: datetime) -> bool:
         )
     if job.origin == JobOrigin.NATIVE:
         raise Conflict("The job was given to its cluster directly; requeue it there.")
-    if attempt.state in (AttemptState.STOPPING, AttemptState.ENDED):
-        attempt.stop_reason = StopReason.REQUEUED
-        attempt.save(update_fields=["stop_reason"])
-    else:
-        grace = timedelta(seconds=graces_s([job.priority_class_id])[job.priority_class_id])
-        ask_to_stop([attempt], StopReason.REQUEUED, grace=grace, now=now)
-    record_events([Happening(job.id, now, "requeue_requested", {"by": by})])
-    publish("jobs", ids=[job.id], organization_id=job.organization_id)
     return True
+
+
+def requeue_locked(
+    requeued: Sequence[tuple[Job, Attempt | None]], *, actor: Actor, now: datetime
+) -> None:
+    """Ask the locked attempts of locked jobs to end, which `can_requeue` lets be requeued."""
+    graces = graces_s({job.priority_class_id for job, _ in requeued})
+    asked: dict[int, list[Attempt]] = {}
+    for job, attempt in requeued:
+        assert attempt is not None
+        if attempt.state in (AttemptState.STOPPING, AttemptState.ENDED):
+            attempt.stop_reason = StopReason.REQUEUED
+            attempt.save(update_fields=["stop_reason"])
+        else:
+            asked.setdefault(graces[job.priority_class_id], []).append(attempt)
+    for grace_s, attempts in asked.items():
+        ask_to_stop(attempts, StopReason.REQUEUED, grace=timedelta(seconds=grace_s), now=now)
+    by = actor.user.username
+    record_events(Happening(job.id, now, "requeue_requested", {"by": by}) for job, _ in requeued)
 
 
 def ask_to_stop(
@@ -185,65 +200,120 @@ def ask_to_stop(
 @transaction.atomic
 def hold_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     """Hold a queued job until it is released. Repeating changes nothing."""
-    job = job_to_manage(job_id, actor)
-    if job.state == JobState.HELD:
-        return job
-    if job.state != JobState.QUEUED:
+    job, attempt = job_to_manage(job_id, actor)
+    if can_hold(job):
+        hold_locked([(job, attempt)], actor=actor, now=now)
+        audit_actions("job_held", [job], actor, now)
+    return job
+
+
+def can_hold(job: Job, attempt: Attempt | None = None) -> bool:
+    """Return whether a hold changes the job. Raises Conflict unless it is queued or held."""
+    if job.state not in (JobState.QUEUED, JobState.HELD):
         raise Conflict(
             f"Only a queued job can be held; this one {state_phrase(job.state)}.", state=job.state
         )
-    _switch(job, JobState.HELD, "held", actor, now)
-    note_held([(job.id, held_sentence())], now)
-    return job
+    return job.state == JobState.QUEUED
+
+
+def hold_locked(held: Sequence[tuple[Job, Attempt | None]], *, actor: Actor, now: datetime) -> None:
+    """Hold locked jobs, which are queued."""
+    _switch([job for job, _ in held], JobState.HELD, "held", actor, now)
+    note_held([(job.id, held_sentence()) for job, _ in held], now)
 
 
 @transaction.atomic
 def release_job(job_id: UUID, *, actor: Actor, now: datetime) -> Job:
     """Queue a held job again, at its old place. Repeating changes nothing."""
-    job = job_to_manage(job_id, actor)
-    if job.state == JobState.QUEUED:
-        return job
-    if job.state != JobState.HELD:
+    job, attempt = job_to_manage(job_id, actor)
+    if can_release(job):
+        release_locked([(job, attempt)], actor=actor, now=now)
+        audit_actions("job_released", [job], actor, now)
+    return job
+
+
+def can_release(job: Job, attempt: Attempt | None = None) -> bool:
+    """Return whether a release changes the job. Raises Conflict unless it is queued or held."""
+    if job.state not in (JobState.QUEUED, JobState.HELD):
         raise Conflict(
             f"Only a held job can be released; this one {state_phrase(job.state)}.", state=job.state
         )
-    _switch(job, JobState.QUEUED, "released", actor, now)
-    return job
+    return job.state == JobState.HELD
 
 
-def job_to_manage(job_id: UUID, actor: Actor) -> Job:
-    """Return the job, locked. Raises NotFound, and Forbidden unless the actor may manage it."""
-    # The row is locked only after it was found visible, so that nobody can block an invisible job
-    # by guessing its id.
-    if not visible_jobs(actor).filter(pk=job_id).exists():
-        raise NotFound("There is no such job that you can see.")
-    job = Job.objects.select_for_update(of=("self",)).select_related("team").get(pk=job_id)
+def release_locked(
+    released: Sequence[tuple[Job, Attempt | None]], *, actor: Actor, now: datetime
+) -> None:
+    """Queue locked jobs again, which are held."""
+    _switch([job for job, _ in released], JobState.QUEUED, "released", actor, now)
+
+
+def job_to_manage(job_id: UUID, actor: Actor) -> tuple[Job, Attempt | None]:
+    """Return a job and its attempt that holds GPUs, both locked.
+
+    Raises NotFound, and Forbidden unless the actor may manage the job.
+    """
+    job, attempt = locked_jobs([job_id], actor).get(job_id, (None, None))
+    if job is None:
+        raise NotFound(NO_SUCH_JOB)
     check_may_manage(job, actor)
-    return job
+    return job, attempt
 
 
-def _switch(job: Job, state: JobState, event: str, actor: Actor, now: datetime) -> None:
-    lifecycle.check_move(job.state, state)
-    job.state = state
-    job.explanation = None
-    job.explained_at = None
-    job.save(update_fields=["state", "explanation", "explained_at"])
-    record_events([Happening(job.id, now, event, {"by": actor.user.username})])
-    audit_action(f"job_{event}", job, actor, now)
+def locked_jobs(job_ids: Iterable[UUID], actor: Actor) -> dict[UUID, tuple[Job, Attempt | None]]:
+    """Return the visible ones of these jobs by id, each with its attempt that holds GPUs.
 
-
-def audit_action(action: str, job: Job, actor: Actor, now: datetime) -> None:
-    """Record an action on a job, and wake the arbiter and the open pages."""
-    record(
-        action=action,
-        subject_kind="job",
-        subject_id=job.id,
-        now=now,
-        actor_id=actor.user.pk,
-        actor=actor.user.login,
-        organization_id=job.organization_id,
-        node_path=job.team.path,
-        request_id=current_request_id(),
+    Both are locked, in the order of their ids, as the cycle locks them. Jobs are locked only after
+    they were found visible, so that nobody blocks an invisible job by guessing its id. A constant
+    number of statements.
+    """
+    seen = list(visible_jobs(actor).filter(pk__in=list(job_ids)).values_list("pk", flat=True))
+    jobs = list(
+        Job.objects.select_for_update(of=("self",))
+        .select_related("team")
+        .filter(pk__in=seen)
+        .defer("script", "environment", "notes")
+        .order_by("pk")
     )
-    publish("jobs", ids=[job.id], organization_id=job.organization_id)
-    wake("arbiter")
+    attempts = {
+        attempt.job_id: attempt
+        for attempt in Attempt.objects.select_for_update()
+        .filter(job__in=seen, released_at=None)
+        .order_by("pk")
+    }
+    return {job.pk: (job, attempts.get(job.pk)) for job in jobs}
+
+
+def _switch(jobs: Sequence[Job], state: JobState, event: str, actor: Actor, now: datetime) -> None:
+    for job in jobs:
+        lifecycle.check_move(job.state, state)
+        job.state, job.explanation, job.explained_at = state, None, None
+    Job.objects.filter(pk__in=[job.pk for job in jobs]).update(
+        state=state, explanation=None, explained_at=None
+    )
+    record_events(Happening(job.id, now, event, {"by": actor.user.username}) for job in jobs)
+
+
+def audit_actions(action: str, jobs: Sequence[Job], actor: Actor, now: datetime) -> None:
+    """Record an action on each of these jobs, and wake the arbiter and the open pages."""
+    record_all(
+        [
+            event_of(
+                action=action,
+                subject_kind="job",
+                subject_id=job.id,
+                now=now,
+                actor_id=actor.user.pk,
+                actor=actor.user.login,
+                organization_id=job.organization_id,
+                node_path=job.team.path,
+                request_id=current_request_id(),
+            )
+            for job in jobs
+        ]
+    )
+    by_organization: dict[UUID, list[UUID]] = {}
+    for job in jobs:
+        by_organization.setdefault(job.organization_id, []).append(job.id)
+    for organization_id, ids in by_organization.items():
+        publish("jobs", ids=ids, organization_id=organization_id, wake="arbiter")

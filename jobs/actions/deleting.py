@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import datetime
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from jobs.models import Job, JobArray
 from live.publishing import publish
 from live.waking import wake
 from primitives.errors import Conflict
+from quotas.guarding import Write, guarded
 from quotas.models import PlannedChange, PlannedEdit
 from quotas.policies import remove_from_rank
 from quotas.removal import remove_quotas
@@ -50,7 +52,15 @@ def delete_node(node_id: UUID, *, actor: Actor, now: datetime) -> None:
         detail={"slug": node.slug, "name": node.name},
     )
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
+        write = Write("node.delete", {"node": str(node_id)})
+        # An unused organization has nobody to ask, and a request about it would keep it.
+        is_guarded = node.parent_id is not None
+        guard = guarded(node.organization, write, actor=actor, now=now)
+        with (
+            transaction.atomic(),
+            guard if is_guarded else nullcontext(),
+            connection.cursor() as cursor,
+        ):
             remove_node(node)
             remove_quotas(node)
             remove_from_rank(node, actor=actor, now=now)

@@ -11,7 +11,7 @@ from arbiter.explain.phrases import duration_text
 from connectors.protocol import ahead_ms
 from connectors.registry import kind_named
 from jobs import lifecycle
-from jobs.actions.cancellation import audit_action, job_to_manage
+from jobs.actions.cancellation import audit_actions, job_to_manage
 from jobs.intentions import extend_intention
 from jobs.models import Attempt, AttemptState, Extension, Job, JobOrigin, JobState, Launch, Reclaim
 from jobs.timeline import Happening, record_events
@@ -122,12 +122,11 @@ def extend_job(job_id: UUID, limit_s: int, *, before_s: int, actor: Actor, now: 
     A running job's cluster gets it by the outbox. Raises NotFound, Forbidden, and Conflict for a
     job that changed since its plan, or that cannot be extended any more.
     """
-    job = job_to_manage(job_id, actor)
+    job, attempt = job_to_manage(job_id, actor)
     if job.time_limit_s == limit_s:
         return job
     if job.time_limit_s != before_s:
         raise Conflict("The job's time limit has changed meanwhile. Look at the plan again.")
-    attempt = Attempt.objects.select_for_update().filter(job=job, released_at=None).first()
     check_extendable(job, attempt, now)
     job.time_limit_s = limit_s
     job.save(update_fields=["time_limit_s"])
@@ -139,5 +138,5 @@ def extend_job(job_id: UUID, limit_s: int, *, before_s: int, actor: Actor, now: 
         wake("observer")
     detail = {"by": actor.user.username, "before_s": before_s, "time_limit_s": limit_s}
     record_events([Happening(job.id, now, "extended", detail)])
-    audit_action("job_extended", job, actor, now)
+    audit_actions("job_extended", [job], actor, now)
     return job

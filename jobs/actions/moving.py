@@ -12,6 +12,7 @@ from clusters.models import Cluster
 from connectors.registry import kinds_where
 from jobs.actions.archiving import OpenWork, open_work_below
 from primitives.clock import Clock
+from quotas.guarding import Write, guarded
 from quotas.moving import (
     MovedGuarantee,
     follow,
@@ -89,7 +90,8 @@ def move(node_id: UUID, parent_path: str, *, actor: Actor, clock: Clock) -> Node
 
     From now on it counts there: for quotas, fair-share, rights and bills. Earlier use stays with
     the former parent. Its jobs go on. Raises NotFound, Forbidden without manage_structure on both
-    parents, InvalidRequest, Conflict, and EnvelopeBroken if its guarantees do not fit.
+    parents, InvalidRequest, Conflict, EnvelopeBroken if its guarantees do not fit, and
+    SecondPersonNeeded.
     """
     lock_tree(node_to_move(actor, node_id).organization_id)
     # Read the clock only now: use and actions during the wait for the lock belong to the former
@@ -100,7 +102,9 @@ def move(node_id: UUID, parent_path: str, *, actor: Actor, clock: Clock) -> Node
     planned = locked_open_changes(node)
     guarantees = moved_guarantees(node, parent, is_locked=True)
     refuse_overfull(guarantees)
-    write_as_devices(guarantees, actor=actor, now=now)
-    moved = move_node(actor=actor, node=node, parent=parent, now=now)
-    follow(moved, node.path, planned, actor=actor, now=now)
+    arguments = {"node": str(node_id), "parent": parent_path}
+    with guarded(node.organization, Write("node.move", arguments), actor=actor, now=now):
+        write_as_devices(guarantees, actor=actor, now=now)
+        moved = move_node(actor=actor, node=node, parent=parent, now=now)
+        follow(moved, node.path, planned, actor=actor, now=now)
     return moved

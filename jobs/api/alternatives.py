@@ -65,7 +65,7 @@ class JobAlternatives(APIView):
         "one answer at a time; 429 says when to try again. Needs the right to submit to the job's "
         "team. If no alternative helps, `items` is empty and `sentence` says why.",
         request=None,
-        responses=answers({200: JobAlternativesSerializer}, 403, 404, 429),
+        responses=answers({200: JobAlternativesSerializer}, 403, 404),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
         """Return the alternatives, the best first."""

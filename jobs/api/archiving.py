@@ -45,7 +45,7 @@ from tenants.api.authentication import actor_from
 from tenants.api.serializers import TreeNodeSerializer, UserSerializer
 from tenants.structure import restore_node
 from webapi.paging import refuse_body, refuse_unknown_parameters
-from webapi.serializers import StrictSerializer, answers
+from webapi.serializers import StrictSerializer, WaitingWriteSerializer, answers
 
 
 class RunningJobSerializer(serializers.Serializer[Any]):
@@ -95,7 +95,7 @@ class NodeDetail(APIView):
         summary="Delete an organization, department or team that was never used",
         description="Its quotas are deleted too. 409 with `used_by` if it has or had jobs, bills, "
         "prices or members: archive it instead.",
-        responses=answers({204: None}, 403, 404, 409),
+        responses=answers({204: None, 202: WaitingWriteSerializer}, 403, 404, 409),
     )
     def delete(self, request: Request, tree_node_id: UUID) -> Response:
         """Delete the node. The answer has no body."""

@@ -267,7 +267,7 @@ class CycleDetail(APIView):
         summary="Replay a cycle: its decisions then, and today's",
         description="Decides again on the recorded input of the cycle. For platform "
         "administrators. 409 for a record that cannot be read.",
-        responses=answers({200: ReplayedCycleSerializer}, 403, 404, 409, 429),
+        responses=answers({200: ReplayedCycleSerializer}, 403, 404, 409),
     )
     def get(self, request: Request, cycle_id: UUID) -> Response:
         """Replay the cycle and return the differences."""

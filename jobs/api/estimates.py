@@ -65,7 +65,7 @@ class JobEstimate(APIView):
         "on one answer at a time; 429 says when to try again. 409 for a job that waits for "
         "something other than GPUs.",
         request=StartEstimateRequestSerializer,
-        responses=answers({200: StartEstimateSerializer}, 404, 409, 429),
+        responses=answers({200: StartEstimateSerializer}, 404, 409),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
         """Return the range of the start and the end of the look-ahead."""

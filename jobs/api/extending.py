@@ -105,7 +105,7 @@ class JobExtensionPlan(APIView):
         "after it, and the waiting jobs that would start later. It changes nothing. The server "
         "works on one look-ahead at a time; 429 says when to try again.",
         request=ExtensionRequestSerializer,
-        responses=answers({200: ExtensionPlanSerializer}, 403, 404, 409, 429),
+        responses=answers({200: ExtensionPlanSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
         """Return the plan."""
@@ -125,7 +125,7 @@ class JobExtend(APIView):
         "look-ahead, and if a budget that stops starts has too little left. The server works "
         "on one look-ahead at a time; 429 says when to try again.",
         request=ExtensionRequestSerializer,
-        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409, 429),
+        responses=answers({200: shapes.JobDetailSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, job_id: UUID) -> Response:
         """Extend the job and return it."""

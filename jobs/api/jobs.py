@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
 import orjson
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from billing.models import HELD_CLASSES
 from jobs.actions.cancellation import cancel_job, hold_job, release_job, requeue_job
 from jobs.api import serializers as shapes
+from jobs.api.job_parameters import JobExportParameters, JobParameters
 from jobs.api.job_tokens import WITH_JOBS
 from jobs.api.rendering import (
     Rights,
@@ -24,9 +26,9 @@ from jobs.api.rendering import (
     plan_body,
     written,
 )
-from jobs.models import Job, JobOrigin, JobState
+from jobs.models import Job
 from jobs.reading.explaining import explanation_of
-from jobs.reading.listing import JobFilter
+from jobs.reading.job_csv import EXPORT_MAX, csv_of_jobs
 from jobs.reading.queries import (
     JobView,
     get_job,
@@ -35,66 +37,18 @@ from jobs.reading.queries import (
 )
 from jobs.submission.requests import read_job_request
 from jobs.submission.submission import submit_job_here
+from jobs.templates.applying import with_template
 from jobs.whatif.manifest_trials import tried
 from jobs.whatif.preview import preview_job
 from primitives.clock import SystemClock
 from tenants.api.authentication import (
     actor_from,
 )
+from webapi.formats import CsvRenderer, NamedFormats
 from webapi.idempotency import respond_once, was_answered
-from webapi.paging import (
-    Page,
-    decode_cursor,
-    encode_cursor,
-    page_body,
-    refuse_body,
-    refuse_unknown_parameters,
-    uuid_or_refuse,
-)
-from webapi.parameters import PageParameters, Parameters, choice, flag, several, text, time, uuid
+from webapi.paging import Page, page_body, refuse_body, refuse_unknown_parameters
+from webapi.parameters import Parameters, flag
 from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
-
-_SORTS = ("-submitted_at", "submitted_at")
-_TEXT_MAX = 1_000
-
-
-class JobParameters(PageParameters):
-    """The filters of the list of jobs, and its order."""
-
-    state: frozenset[str] | None = several(JobState, "One state or several, comma-separated")
-    team: str | None = text(
-        "Path of a node: its jobs and those of all nodes below it", most=_TEXT_MAX
-    )
-    user: str | None = text("A username", most=_TEXT_MAX)
-    pool: str | None = text(most=_TEXT_MAX)
-    q: str | None = text(
-        "A part of the name, the last 4 to 12 digits of the id, or at least its first 8",
-        most=_TEXT_MAX,
-    )
-    submitted_at__gte: datetime | None = time()
-    submitted_at__lt: datetime | None = time()
-    usage_class: str | None = choice(
-        HELD_CLASSES, "Only jobs that hold GPUs now: all guaranteed, or in part borrowed"
-    )
-    origin: str | None = choice(JobOrigin, "native: only jobs submitted directly to a cluster")
-    array: UUID | None = uuid("The tasks of this array")
-    sort: str = choice(_SORTS, default=_SORTS[0])
-
-    @property
-    def filter(self) -> JobFilter:
-        """The filter of the jobs in the list."""
-        return JobFilter(
-            states=self.state,
-            team=self.team,
-            username=self.user,
-            pool=self.pool,
-            name=self.q,
-            submitted_from=self.submitted_at__gte,
-            submitted_before=self.submitted_at__lt,
-            usage_class=self.usage_class,
-            origin=self.origin,
-            array=self.array,
-        )
 
 
 class SubmissionParameters(Parameters):
@@ -120,21 +74,18 @@ class JobList(APIView):
         """Return a page of jobs."""
         asked = JobParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
-        limit, cursor = asked.limit, asked.cursor
+        order = asked.order
         found = list_jobs(
             actor,
             asked.filter,
-            after=None
-            if cursor is None
-            else uuid_or_refuse(decode_cursor(cursor, parts=1)[0], "cursor"),
-            limit=limit + 1,
-            newest_first=asked.sort == _SORTS[0],
+            order=order,
+            after=None if asked.cursor is None else order.position_in(asked.cursor),
+            limit=asked.limit,
             now=now,
         )
-        shown = found[:limit]
         rights = Rights(actor)
-        following = encode_cursor([str(shown[-1].job.id)]) if len(found) > limit else None
-        page = Page(shown, following)
+        following = None if found.following is None else order.cursor_of(found.following)
+        page = Page(found.jobs, following)
         body = page_body(request, page, lambda view: job_body(view, rights=rights, now=now))
         return Response(written(body))
 
@@ -154,7 +105,8 @@ class JobList(APIView):
         """Submit the job and return it, or return the plan of a dry run."""
         asked = SubmissionParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
-        wanted = read_job_request(cast(Mapping[str, Any], request.data))
+        body = with_template(cast(Mapping[str, Any], request.data), actor=actor)
+        wanted = read_job_request(body)
         if asked.dry_run or not was_answered(request, principal_id=actor.user.pk):
             wanted = tried(wanted, actor=actor)
         if asked.dry_run:
@@ -171,6 +123,32 @@ class JobList(APIView):
         if answer.data.get("array") is not None:
             answer["Location"] = f"/api/v1/job-arrays/{answer.data['array']['id']}"
         return answer
+
+
+class JobExport(APIView):
+    """The list of jobs as CSV."""
+
+    renderer_classes = [JSONRenderer, CsvRenderer]
+    content_negotiation_class = NamedFormats
+
+    @extend_schema(
+        operation_id="export_jobs",
+        summary="Export jobs as CSV",
+        description=f"All matching jobs, at most {EXPORT_MAX:,}; more are refused. Times are in "
+        "UTC. `gpus` has three decimals, and is cores in pools of CPU cores.",
+        parameters=JobExportParameters.in_openapi(),
+        responses=answers({(200, "text/csv"): OpenApiTypes.STR}),  # type: ignore[dict-item]
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """Return the jobs as lines of CSV."""
+        asked = JobExportParameters.read(request)
+        actor, now = actor_from(request), SystemClock().now()
+        lines = csv_of_jobs(actor, asked.filter, order=asked.order, columns=asked.columns, now=now)
+        return HttpResponse(
+            "".join(lines),
+            content_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="jobs-{now:%Y%m%d-%H%M%S}.csv"'},
+        )
 
 
 class JobDetail(APIView):

@@ -5,23 +5,29 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.http.response import HttpResponseBase
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.reading import logs
+from jobs.reading.log_downloads import download_log
 from jobs.reading.log_summary import summarize_log
 from jobs.reading.queries import (
     get_job,
     record_reading,
     require_log,
 )
+from jobs.reading.reading_rights import ReadingRight
 from primitives.clock import SystemClock
-from tenants.api.authentication import actor_from
+from tenants.api.authentication import actor_again, actor_from
 from webapi.parameters import Parameters, choice, whole
 from webapi.serializers import answers
+from webapi.streams import PartwiseResponse
 
 _NUMBER_MAX = 2**31 - 1
 
@@ -51,6 +57,16 @@ class JobLogSummarySerializer(serializers.Serializer[Any]):
     )
 
 
+class LogTimeSerializer(serializers.Serializer[Any]):
+    """The time of a line."""
+
+    line = serializers.IntegerField(help_text="Line of `text`, counted from 0")
+    at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="At most two seconds after the line was written; null: the cluster knows no time",
+    )
+
+
 class JobLogSerializer(serializers.Serializer[Any]):
     """A piece of a log. Offsets are in bytes; the next piece begins at `next_offset`."""
 
@@ -65,6 +81,9 @@ class JobLogSerializer(serializers.Serializer[Any]):
     )
     is_truncated = serializers.BooleanField(help_text="Whether the log was cut at its maximum size")
     ranks = serializers.IntegerField()
+    times = LogTimeSerializer(
+        many=True, help_text="When lines were written; a time is true up to the next item"
+    )
 
 
 class LogSummaryParameters(Parameters):
@@ -94,6 +113,14 @@ class LogParameters(Parameters):
         high=logs.LIMIT_MAX,
         default=logs.LIMIT_DEFAULT,
     )
+
+
+class LogDownloadParameters(Parameters):
+    """The log that is downloaded."""
+
+    attempt: int | None = whole("Default: the latest", low=1, high=_NUMBER_MAX)
+    rank: int | None = whole("Default with a stream: 0", low=0, high=_NUMBER_MAX)
+    stream: str | None = choice(logs.STREAMS, "Default with a rank: stdout")
 
 
 class JobLogSummary(APIView):
@@ -165,5 +192,47 @@ class JobLogs(APIView):
                 "is_final": found.is_final,
                 "is_truncated": found.is_truncated,
                 "ranks": found.ranks,
+                "times": [{"line": line, "at": at} for line, at in found.times],
             }
+        )
+
+
+class JobLogDownload(APIView):
+    """A whole log as a file."""
+
+    renderer_classes = [JSONRenderer]
+
+    @extend_schema(
+        operation_id="download_job_log",
+        summary="Download a job's log",
+        description="With a rank or a stream: its text. Without both: a ZIP archive of all ranks "
+        "and streams of the attempt. Control characters are left out. A download of a running job "
+        "ends with what was written until then.",
+        parameters=LogDownloadParameters.in_openapi(),
+        responses=answers(
+            {
+                (200, "text/plain"): OpenApiTypes.BINARY,  # type: ignore[dict-item]
+                (200, "application/zip"): OpenApiTypes.BINARY,  # type: ignore[dict-item]
+            },
+            403,
+            404,
+            503,
+        ),
+    )
+    def get(self, request: Request, job_id: UUID) -> HttpResponseBase:
+        """Send the log part by part."""
+        asked = LogDownloadParameters.read(request)
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        require_log(view, actor)
+        found = download_log(
+            job_id,
+            attempt=asked.attempt,
+            rank=asked.rank,
+            stream=asked.stream,
+            right=ReadingRight(job_id, lambda: actor_again(request), SystemClock()),
+        )
+        record_reading(view.job, "log", actor=actor, now=now)
+        return PartwiseResponse(
+            found.parts, file_name=found.file_name, content_type=found.content_type
         )

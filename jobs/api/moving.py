@@ -16,14 +16,14 @@ from jobs.actions.moving import MovePreview, clusters_to_push, move, preview_mov
 from jobs.api.archiving import RunningJobSerializer
 from primitives.clock import SystemClock
 from primitives.units import DeviceKind
-from quotas.administration import percent_text
 from quotas.moving import MovedGuarantee
+from quotas.quota_store import percent_text
 from tenants.api.authentication import actor_from
 from tenants.api.serializers import TreeNodeSerializer
 from tenants.models import Node
 from webapi.paging import refuse_unknown_parameters
 from webapi.parameters import Parameters, text
-from webapi.serializers import StrictSerializer, answers
+from webapi.serializers import StrictSerializer, WaitingWriteSerializer, answers
 
 #: Maximum number of named users who gain or lose a role, each.
 ROLES_MAX = 200
@@ -168,7 +168,7 @@ class NodeMove(APIView):
         "the clusters of `clusters_to_push` no job of it starts before quotas are pushed. 409 if "
         "its guarantees do not fit below the new parent.",
         request=MoveSerializer,
-        responses=answers({200: MovedNodeSerializer}, 403, 404, 409),
+        responses=answers({200: MovedNodeSerializer, 202: WaitingWriteSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, tree_node_id: UUID) -> Response:
         """Move the node and return it."""

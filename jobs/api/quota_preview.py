@@ -11,10 +11,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from approvals.api.serializers import SourceSerializer, terms_in
+from approvals.changes import SOURCES_MAX, state_tag
+from approvals.models import AMOUNT_MAX
+from approvals.reading import request_by_id
 from jobs.whatif.looking_ahead import HORIZON_S_DEFAULT, HORIZON_S_MAX, HORIZON_S_MIN
 from jobs.whatif.quota_preview import (
     NAMED_MAX,
     preview_change,
+    preview_request,
 )
 from primitives.clock import SystemClock
 from quotas.api.serializers import QuotaValuesSerializer
@@ -24,7 +29,9 @@ from webapi.paging import refuse_unknown_parameters
 from webapi.serializers import (
     DEVICE_HELP,
     DEVICES,
+    BoundedListField,
     StrictSerializer,
+    UtcTimeField,
     WholeNumberField,
     answers,
     etag_header,
@@ -44,6 +51,20 @@ class QuotaPreviewRequestSerializer(StrictSerializer):
         required=False,
         default=HORIZON_S_DEFAULT,
     )
+
+
+class RequestPreviewSerializer(QuotaPreviewRequestSerializer):
+    """The terms of a request to preview. Without an amount, the request as asked."""
+
+    amount = WholeNumberField(
+        min_value=1,
+        max_value=AMOUNT_MAX,
+        required=False,
+        allow_null=True,
+        help_text="How much more, in milli-GPU",
+    )
+    until = UtcTimeField(required=False, allow_null=True)
+    sources = BoundedListField(child=SourceSerializer(), max_length=SOURCES_MAX, required=False)
 
 
 class QuotaEffectSerializer(serializers.Serializer[Any]):
@@ -184,7 +205,7 @@ class QuotaChangePreview(APIView):
         "Changes nothing. The server works on one preview at a time; 429 says when to try again.",
         request=QuotaPreviewRequestSerializer,
         parameters=[_ETAG],
-        responses=answers({200: QuotaPreviewSerializer}, 403, 404, 409, 429),
+        responses=answers({200: QuotaPreviewSerializer}, 403, 404, 409),
     )
     def post(self, request: Request, planned_id: UUID) -> Response:
         """Return the difference between the two futures."""
@@ -196,6 +217,38 @@ class QuotaChangePreview(APIView):
         preview = preview_change(
             planned_id,
             horizon_s=body.validated_data["horizon_s"],
+            actor=actor,
+            now=SystemClock().now(),
+        )
+        return Response(QuotaPreviewSerializer(preview).data, headers={"ETag": etag})
+
+
+class ChangeRequestPreview(APIView):
+    """The preview of a request for a change of quotas."""
+
+    @extend_schema(
+        operation_id="preview_request",
+        summary="Preview a request for a change of quotas, as asked or with other terms",
+        description="As the preview of a planned change, for people who may decide the request. "
+        "Changes nothing.",
+        request=RequestPreviewSerializer,
+        parameters=[
+            etag_header("State of the request and its quotas; send it to approve", of=[200])
+        ],
+        responses=answers({200: QuotaPreviewSerializer}, 403, 404, 409),
+    )
+    def post(self, request: Request, request_id: UUID) -> Response:
+        """Return the difference between the two futures."""
+        refuse_unknown_parameters(request, set())
+        actor = actor_from(request)
+        body = RequestPreviewSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        given = body.validated_data
+        etag = state_tag(request_by_id(actor, request_id))
+        preview = preview_request(
+            request_id,
+            None if given.get("amount") is None else terms_in(given, actor),
+            horizon_s=given["horizon_s"],
             actor=actor,
             now=SystemClock().now(),
         )

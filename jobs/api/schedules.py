@@ -19,7 +19,7 @@ from jobs.api.rendering import plan_body, written
 from jobs.models import Schedule, ScheduleRun
 from jobs.queue.reason_documents import iso
 from jobs.recurring.cron import next_moments
-from jobs.recurring.requests import ScheduleRequest, in_request, read_schedule_request
+from jobs.recurring.requests import ScheduleRequest, read_schedule_request
 from jobs.recurring.runs import last_runs, runs_of
 from jobs.recurring.schedules import (
     create_schedule,
@@ -31,6 +31,7 @@ from jobs.recurring.schedules import (
     suspend_schedule,
     zone_of,
 )
+from jobs.submission.problems import in_request
 from jobs.whatif.manifest_trials import tried
 from jobs.whatif.preview import preview_job
 from primitives.clock import SystemClock

@@ -309,6 +309,8 @@ def _bring_up_to_date(
     devices = around.fleet.devices
     if (devices, around.clusters) != (before.fleet.devices, before.clusters):
         core.set_devices(devices, around.clusters)
+    if around.maintenance != before.maintenance:
+        core.set_maintenance(around.maintenance)
     core.set_usage(around.usage)
     _update_claims(known, around)
     # Keep the old object, which has already computed its answers.

@@ -17,6 +17,7 @@ from arbiter.api.snapshot import (
     Balance,
     Claim,
     Level,
+    Maintenance,
     OtherPool,
     Phase,
     PoolWeight,
@@ -36,6 +37,7 @@ from jobs.queue.budget_stops import BudgetStops, budget_stops
 from jobs.queue.withheld_by_amount import withheld_by_amount
 from jobs.queue.withholding import DEPENDENCY, Withheld, withheld_jobs
 from jobs.submission.usable_clusters import UsableClusters
+from maintenance.windows import maintenance_ahead
 from outbox.quarantine import is_quarantined
 from quotas.installation import arbiter_policy
 from quotas.queries import QuotaSnapshot, quota_snapshot
@@ -71,6 +73,7 @@ class Surroundings(NamedTuple):
     stops: BudgetStops
     usable: UsableClusters
     avoided: Mapping[str, frozenset[str]]
+    maintenance: tuple[Maintenance, ...]
 
 
 def load_snapshot(now: datetime) -> Snapshot:
@@ -99,6 +102,13 @@ def one_instant() -> Iterator[None]:
         yield
 
 
+def starting_clusters(now: datetime) -> frozenset[str]:
+    """Return the clusters that start jobs now: those that accept jobs, none in quarantine."""
+    if is_quarantined():
+        return frozenset()
+    return accepting(now=now, stale_after=timedelta(seconds=settings.STALE_AFTER_S))
+
+
 def read_surroundings(
     now: datetime,
     fleet: Fleet | None = None,
@@ -111,14 +121,13 @@ def read_surroundings(
     Fleet, recent use and tree are read unless the caller gives them, and `balances` are read again
     if they changed.
     """
-    stale_after = timedelta(seconds=settings.STALE_AFTER_S)
     withheld = withheld_jobs(now)
     stops = budget_stops(now)
     by_amount = withheld_by_amount(stops, {one.job for one in withheld}, now)
     return Surroundings(
         tree=quota_snapshot() if tree is None else tree,
         fleet=read_fleet() if fleet is None else fleet,
-        clusters=frozenset() if is_quarantined() else accepting(now=now, stale_after=stale_after),
+        clusters=starting_clusters(now),
         claims=_claims(),
         pool_weights=tuple(
             PoolWeight(pool, weight)
@@ -131,6 +140,7 @@ def read_surroundings(
         stops=stops,
         usable=UsableClusters(),
         avoided=avoided_clusters(now),
+        maintenance=maintenance_ahead(now),
     )
 
 
@@ -155,6 +165,7 @@ def reading_of(
         pool_weights=around.pool_weights,
         usage=around.usage,
         balances=balances_around(around, attempts, now),
+        maintenance=around.maintenance,
     )
     return Reading(snapshot, around.policy, around.withheld, around.stops)
 

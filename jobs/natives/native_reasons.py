@@ -18,6 +18,7 @@ from jobs.execution.native_sizes import may_become, ref_of_job, ref_of_native
 from jobs.models import Attempt, Job, JobState
 from jobs.natives.asking_natives import Asking, Memory, Reported
 from jobs.natives.natives import mgpu_of
+from quotas.entitlement_amounts import entitlement_sentences
 
 #: A reason with other numbers alone is written again after so long at the earliest.
 REPORTED_AGAIN_AFTER = timedelta(seconds=60)
@@ -58,6 +59,9 @@ def explain(
     wanted: dict[UUID, tuple[NativeRef, str, str]] = {}
     jobs = list(jobs)
     not_started = _not_started(jobs)
+    entitlements = entitlement_sentences(
+        {(job.team_id, job.pool_id) for job in jobs if job.state == JobState.QUEUED}
+    )
     for job in jobs:
         native = listed.get(job.id)
         if native is None or native.phase is not WorkloadPhase.HELD:
@@ -68,7 +72,9 @@ def explain(
             wanted[job.id] = (ref_of_job(job), *_HELD_BY_USER)
         elif job.state == JobState.QUEUED and job.explanation is not None:
             code, sentence = job.explanation["code"], job.explanation["sentence"]
-            wanted[job.id] = (ref_of_job(job), code, f"{not_started.get(job.id, '')}{sentence}")
+            entitled = entitlements.get((job.team_id, job.pool_id), "")
+            text = f"{not_started.get(job.id, '')}{sentence} {entitled}".rstrip()
+            wanted[job.id] = (ref_of_job(job), code, text)
     for key, why in strangers.items():
         native = listed[key]
         is_shown = native.account and mgpu_of(native) > 0 and why in _WHY_STRANGE

@@ -1,10 +1,13 @@
-"""The cost of one job so far."""
+"""The cost of one job so far, in all and by attempt."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
+from billing.attempt_costs import AttemptCost, costs_by_attempt
 from billing.scopes import currencies_of
 from billing.spending import cost_of_jobs
 from jobs.reading.queries import JobRow
@@ -25,10 +28,27 @@ def cost_of_job(job: JobRow, *, actor: Actor, now: datetime) -> JobCost | None:
     The owner sees it, and whoever may view the costs of the team. None for others, and where the
     organization has no rate card.
     """
-    is_own = job.user_id == actor.user.pk
-    if not is_own and not actor.holds(Permission.VIEW_COSTS, job.team__path):
-        return None
-    currency = currencies_of([job.organization_id]).get(job.organization_id)
+    currency = _currency_for(job, actor)
     if currency is None:
         return None
     return JobCost(cost_of_jobs([job.id], now).get(job.id, 0), currency)
+
+
+class AttemptCosts(NamedTuple):
+    """Use and cost of each attempt by its id. `currency` is None for those who may not see it."""
+
+    currency: str | None
+    by_attempt: Mapping[UUID, AttemptCost]
+
+
+def costs_of_job_attempts(job: JobRow, *, actor: Actor, now: datetime) -> AttemptCosts:
+    """Return the cost of each attempt of a visible job up to `now`, for those who see the job's."""
+    currency = _currency_for(job, actor)
+    return AttemptCosts(currency, {} if currency is None else costs_by_attempt(job.id, now))
+
+
+def _currency_for(job: JobRow, actor: Actor) -> str | None:
+    is_own = job.user_id == actor.user.pk
+    if not is_own and not actor.holds(Permission.VIEW_COSTS, job.team__path):
+        return None
+    return currencies_of([job.organization_id]).get(job.organization_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from clusters.models import Cluster
@@ -21,8 +22,17 @@ LIMIT_MAX = 262_144
 LIMIT_DEFAULT = 65_536
 OFFSET_MAX = 1 << 53
 STREAMS = ("stdout", "stderr")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+#: Colours, cursor moves and titles of terminals.
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])"
+)
+#: An escape sequence that the end of a text cuts.
+_OPEN_SEQUENCE = re.compile(
+    r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b\r\n]{0,256}\x1b?|[ -/]{0,8})\Z"
+)
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 #: Controls but line feed and tab, and what reorders text on the screen.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -33,6 +43,8 @@ class LogText:
 
     - `is_final`: the stream has ended, and this is its end.
     - `is_truncated`: the log was cut at its maximum size.
+    - `times`: a line of the text, counted from 0, and when it was written. A time is true up to the
+      next line that has one. None means unknown, and so does a text without times.
     """
 
     attempt: int
@@ -44,6 +56,7 @@ class LogText:
     is_final: bool
     is_truncated: bool
     ranks: int
+    times: tuple[tuple[int, datetime | None], ...] = ()
 
 
 def read_log(
@@ -55,18 +68,7 @@ def read_log(
     checked that the actor may read the content of the job. Raises NotFound if there is no such log,
     with the reason in its sentence, and ClusterAway.
     """
-    attempts = Attempt.objects.filter(job_id=job_id).select_related("cluster", "job")
-    found = (
-        attempts.order_by("-number").first()
-        if attempt is None
-        else attempts.filter(number=attempt).first()
-    )
-    if found is None:
-        raise NotFound(
-            "The job has not started yet, so there is no log."
-            if attempt is None
-            else f"The job has no attempt {attempt}."
-        )
+    found = started_attempt(job_id, attempt, missing="there is no log")
     if found.job.origin == JobOrigin.NATIVE:
         raise NotFound(
             "The log is not available here: the job was submitted directly to its cluster. "
@@ -108,7 +110,28 @@ def read_log(
         is_final=chunk.is_final and end == chunk.next_offset,
         is_truncated=chunk.is_truncated,
         ranks=ranks,
+        times=line_times(chunk, start, end),
     )
+
+
+def started_attempt(job_id: UUID, attempt: int | None, *, missing: str) -> Attempt:
+    """Return an attempt of a job, by default the latest.
+
+    Raises NotFound where there is none. `missing` says what a job lacks before its first attempt.
+    """
+    attempts = Attempt.objects.filter(job_id=job_id).select_related("cluster", "job")
+    found = (
+        attempts.order_by("-number").first()
+        if attempt is None
+        else attempts.filter(number=attempt).first()
+    )
+    if found is None:
+        raise NotFound(
+            f"The job has not started yet, so {missing}."
+            if attempt is None
+            else f"The job has no attempt {attempt}."
+        )
+    return found
 
 
 def _reader_of(cluster: Cluster) -> LogReader:
@@ -126,8 +149,9 @@ def decoded(chunk: LogChunk, *, from_end: bool) -> tuple[int, int, str]:
     """Return (offset, next offset, clean text) of a chunk, cut at whole characters.
 
     Bytes that are not UTF-8 become U+FFFD. A character that the end of the chunk cuts is left for
-    the next piece, unless the stream ends there. So is a carriage return, because a line feed may
-    follow. A character that the start of the chunk cuts is skipped if `from_end`.
+    the next piece, unless the stream ends there. So is an escape sequence that is cut, and a
+    carriage return, because a line feed may follow. A character that the start of the chunk cuts
+    is skipped if `from_end`.
     """
     data, start = chunk.data, chunk.offset
     if from_end and start > 0:
@@ -141,7 +165,35 @@ def decoded(chunk: LogChunk, *, from_end: bool) -> tuple[int, int, str]:
     if text.endswith("\r") and not chunk.is_final and not pending:
         text = text[:-1]
         pending = 1
+    cut = _OPEN_SEQUENCE.search(text)
+    if cut is not None and cut.start() > 0 and not chunk.is_final and not pending:
+        text = text[: cut.start()]
+        pending = len(cut.group().encode())
     return start, chunk.next_offset - pending, clean(text)
+
+
+def line_times(chunk: LogChunk, start: int, end: int) -> tuple[tuple[int, datetime | None], ...]:
+    """Return the times of the lines of the bytes `[start, end)` of a chunk, see `LogText.times`.
+
+    A line has the time of its first byte here.
+    """
+    if not chunk.times:
+        return ()
+    data = chunk.data[start - chunk.offset : end - chunk.offset]
+    begins = [0, *(found.end() for found in _LINE_END.finditer(data))]
+    marks = iter(chunk.times)
+    mark = next(marks, None)
+    found: list[tuple[int, datetime | None]] = []
+    for line, begin in enumerate(begins):
+        if begin == len(data):
+            break
+        while mark is not None and mark.until <= start + begin:
+            mark = next(marks, None)
+        at_ms = None if mark is None else mark.at_ms
+        at = None if at_ms is None else _EPOCH + timedelta(milliseconds=at_ms)
+        if not found or found[-1][1] != at:
+            found.append((line, at))
+    return tuple(found)
 
 
 def clean(text: str) -> str:

@@ -47,7 +47,8 @@ from jobs.queue.withholding import (
     first_of_their_name,
     first_tasks,
 )
-from jobs.reading.listing import JobFilter, ids_of_page
+from jobs.reading.job_orders import Order, Position
+from jobs.reading.listing import JobFilter, page_of_jobs
 from jobs.submission.job_members import STORED_IN_LISTS, STORED_ON_PAGES
 from outbox.models import Message
 from outbox.quarantine import open_quarantine, sentence_of
@@ -266,21 +267,36 @@ class JobContent:
     stored: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """A page of the list of jobs, and the position after which the next page begins."""
+
+    jobs: Sequence[JobView]
+    following: Position | None
+
+
 def list_jobs(
     actor: Actor,
     wanted: JobFilter,
     *,
-    after: UUID | None,
+    order: Order,
+    after: Position | None,
     limit: int,
-    newest_first: bool,
     now: datetime,
-) -> list[JobView]:
-    """Return at most `limit` visible jobs after `after`, in the order of submission or its reverse.
+) -> JobPage:
+    """Return the page of at most `limit` visible jobs after `after`.
 
     Raises InvalidRequest for a team that the actor cannot see.
     """
-    ids = ids_of_page(actor, wanted, after=after, limit=limit, newest_first=newest_first)
-    return _views(ids, now=now)
+    found = page_of_jobs(actor, wanted, order=order, after=after, limit=limit + 1)
+    shown = found[:limit]
+    views = views_of([one.job_id for one in shown], now=now)
+    return JobPage(views, shown[-1] if len(found) > limit else None)
+
+
+def views_of(job_ids: Sequence[UUID], *, now: datetime) -> list[JobView]:
+    """Return the jobs with these ids, in their order, without those deleted meanwhile."""
+    return _views(array_text(job_ids), now=now)
 
 
 def get_job(job_id: UUID, *, actor: Actor, now: datetime) -> JobView:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.recurring.cron import BadCron, check_cron
 from jobs.schedule_models import STARTING_DEADLINE_S_MIN, ConcurrencyPolicy
-from jobs.submission.problems import refused_lines
+from jobs.submission.problems import in_request, refused_lines
 from jobs.submission.requests import JobRequest, read_job_request
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, Verdict, refused_of
 from manifests.cron_jobs import CronJob, read_cron_job
 from primitives.durations import duration_of_seconds
-from primitives.errors import FieldError, InvalidRequest, PortalError
+from primitives.errors import FieldError, InvalidRequest
 from tenants.names import check_time_zone
 
 #: Members that a CronJob has in its own words.
@@ -129,18 +128,6 @@ def _of_cron_job(found: CronJob, body: dict[str, Any], given: Mapping[str, Any])
         body=_without_team(body),
         job=job,
     )
-
-
-@contextmanager
-def in_request() -> Iterator[None]:
-    """Turn pointers of errors in the job request into those of the whole body."""
-    try:
-        yield
-    except PortalError as problem:
-        problem.errors = tuple(
-            replace(one, pointer=f"/request{one.pointer}") for one in problem.errors
-        )
-        raise
 
 
 def _without_team(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from audit.recording import record
 from jobs.access import may_manage
 from jobs.errors import TooManySchedules
 from jobs.recurring.cron import next_moment
-from jobs.recurring.requests import ScheduleRequest, in_request
+from jobs.recurring.requests import ScheduleRequest
 from jobs.schedule_models import Schedule
+from jobs.submission.problems import in_request
 from jobs.submission.submission import accepted
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest, NotFound
 from quotas.policies import policy_of

@@ -90,6 +90,11 @@ class JobMembers(BaseModel):
     )
 
     team: _Name = Field(description="Path: `ai-company/research/nlp`")
+    template: _Name | None = Field(
+        None,
+        description="Id of a template of the team (`GET /job-templates`). Its members count where "
+        "the request gives none. A member that the template locks is left out",
+    )
     name: _JobName | None = None
     pool: _Name | None = Field(None, description="Optional if there is only one")
     pools: Annotated[

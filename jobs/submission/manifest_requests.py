@@ -13,7 +13,7 @@ from manifests.reading import read_manifest
 from primitives.units import MGPU_PER_GPU
 
 #: Members that a manifest has in its own words, or that it cannot have.
-_IN_MANIFEST = (
+IN_MANIFEST = (
     *("arguments", "gpus", "gpus_per_node", "nodes", "gpus_min", "nodes_min", "cpus_per_node"),
     *("memory_mib_per_node", "environment", "features", "image", "required_topology"),
     *("preferred_topology", "notice_signal", "ntasks", "ntasks_per_node", "cpus_per_task"),
@@ -36,7 +36,7 @@ class ManifestReading(NamedTuple):
 
 def take_manifest(given: dict[str, Any], text: str, problems: Problems) -> ManifestReading:
     """Read the manifest `text`, and take its name, image and time limit over into `given`."""
-    for name in _IN_MANIFEST:
+    for name in IN_MANIFEST:
         if given.pop(name, None) is not None:
             problems.fail(name, "is not given beside a manifest; change it in the manifest")
     if given.pop("array", None) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from annotated_types import Ge, Le
@@ -135,3 +136,15 @@ def _problems_of(error: ErrorDetails, model: type[BaseModel], name: str) -> Sequ
     low = next(bound.ge for bound in bounds if isinstance(bound, Ge))
     high = next(bound.le for bound in bounds if isinstance(bound, Le))
     return [Problem(f"must be from {low:,} to {high:,}", "out_of_range")]
+
+
+@contextmanager
+def in_request() -> Iterator[None]:
+    """Turn pointers of errors in the job request into those of the whole body."""
+    try:
+        yield
+    except PortalError as problem:
+        problem.errors = tuple(
+            replace(one, pointer=f"/request{one.pointer}") for one in problem.errors
+        )
+        raise

@@ -99,6 +99,9 @@ def read_job_request(body: Mapping[str, Any]) -> JobRequest:
     """
     given = {name: value for name, value in body.items() if value is not None}
     problems = Problems()
+    if given.pop("template", None) is not None:
+        # `jobs.templates.applying` has taken that of a submission already.
+        problems.fail("template", "is of single jobs; give the members themselves")
     _read_time_limit(given, problems)
     reading: SbatchReading | None = None
     notes: tuple[Note, ...]

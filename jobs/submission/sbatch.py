@@ -250,7 +250,10 @@ def _mail(value: str) -> str:
                 f"{kind[:40]!r} is no type of mail; write BEGIN, END, FAIL or ALL, or remove the "
                 "line."
             )
-    return "Tidegate sends no mail; see the job's page, or wait for it with `tidegate wait`."
+    return (
+        "Has no effect. Choose mails with `tidegate notify set`, or wait for the job with "
+        "`tidegate wait`."
+    )
 
 
 _MAIL_TYPES = frozenset(

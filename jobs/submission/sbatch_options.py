@@ -69,7 +69,7 @@ _READ: tuple[tuple[str, str | None, str], ...] = (
     ("gres", None, "`gpu:NUMBER` or `gpu:TYPE:NUMBER`: `gpus_per_node`. The rest is told."),
     ("job-name", "J", "`name`."),
     ("kill-on-invalid-dep", None, "`yes` is what happens anyway; `no` has no effect."),
-    ("mail-type", None, "No effect: Tidegate sends no mail. See the job's page."),
+    ("mail-type", None, "No effect: choose mails with `tidegate notify set`."),
     ("mem", None, "`memory_mib_per_node`. 0, all of a node, has no effect."),
     ("mem-per-cpu", None, "Times the CPUs of a node: `memory_mib_per_node`."),
     ("mem-per-gpu", None, "Times the GPUs of a node: `memory_mib_per_node`."),
@@ -111,7 +111,7 @@ _READ_WITHOUT_VALUE: tuple[tuple[str, str | None, str], ...] = (
 
 _NODE_SHARE = "CPUs and memory come with the GPUs of a node, or by --cpus-per-task and --mem."
 _PAYER = "The team decides whose quota and budget are used."
-_MAIL = "Tidegate sends no mail; see the job's page."
+_MAIL = "Choose mails with `tidegate notify set`."
 _ORDER = "The priority class decides the order."
 _PLACEMENT = "Placement is chosen by Tidegate."
 _COMMAND = "It concerns the sbatch command only."

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from arbiter.api.plan import Code
 from jobs.arbitration.snapshots import one_instant
-from jobs.models import JobOrigin, JobType, Launch
+from jobs.models import JobOrigin, Launch
 from jobs.queue.reason_documents import HELD_BY_USER, iso
 from jobs.queue.withholding import (
     ARRAY_LIMIT_REACHED,
@@ -32,7 +32,8 @@ from jobs.reading.explaining import (
     NOT_YET_DECIDED,
     explanation_of,
 )
-from jobs.reading.queries import JobContent, JobRow, JobView, get_content, get_job
+from jobs.reading.queries import JobView, get_content, get_job
+from jobs.reading.stored_requests import body_of_job
 from jobs.submission.offers import Offer, offer_to
 from jobs.submission.requests import read_job_request
 from jobs.submission.resolved_requests import ResolvedRequest
@@ -54,7 +55,7 @@ from jobs.whatif.variants import (
     variants_of,
 )
 from primitives.errors import InvalidRequest
-from primitives.units import MGPU_PER_GPU, DeviceKind
+from primitives.units import DeviceKind
 from tenants.access import Actor, visible_node
 from tenants.roles import Permission
 
@@ -125,7 +126,7 @@ def alternatives_to(
     explanation = explanation_of(view, actor=actor, now=now)
     if text := _why_none(view, explanation):
         return Alternatives(now, text)
-    body = _body_of(view.job, get_content(view, actor=actor, now=now))
+    body = body_of_job(view.job, get_content(view, actor=actor, now=now))
     device = DeviceKind(view.job.pool__device)
     with worked_out(SEVERAL_CYCLES):
         with one_instant():
@@ -183,43 +184,6 @@ def _why_none(view: JobView, explanation: Mapping[str, Any]) -> str:
     if code == NOT_YET_DECIDED:
         return f"{text} Ask again in a few seconds."
     return f"{text} {_DOES_NOT_HELP}" if code in _NO_HELP or view.quarantine else ""
-
-
-def _body_of(job: JobRow, content: JobContent) -> dict[str, Any]:
-    """Return the body of a request for the same job, with its size by node.
-
-    For a task of an array it requests that task alone. Dependencies and begin time are left out,
-    because the job has waited for them already. So is the script if the actor may not read it.
-    """
-    index, pools = job.array_index, list(job.pool_names)
-    by_default = JobType.DISTRIBUTED if job.node_count > 1 else JobType.TRAINING
-    body: dict[str, Any] = {
-        "team": job.team__path.rstrip("/"),
-        "name": job.name if index is None else job.name.removesuffix(f"[{index}]"),
-        **({"pool": pools[0]} if len(pools) == 1 else {"pools": pools}),
-        **job.stored,
-        **content.stored,
-        "begin_at": None,
-        "features": list(job.stored["features"]) or None,
-        **_size_of(job),
-        "priority_class": job.priority_class__name,
-        "type": None if job.type in {by_default, JobType.ARRAY} else job.type,
-        "cluster": job.cluster__name,
-        "array": None if index is None else str(index),
-        "environment": dict(content.environment or {}) or None,
-        "script": content.script,
-    }
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _size_of(job: JobRow) -> dict[str, Any]:
-    is_elastic = job.least_node_count < job.node_count
-    nodes = {"nodes": job.node_count, "nodes_min": job.least_node_count if is_elastic else None}
-    whole, rest = divmod(job.mgpu_per_node, MGPU_PER_GPU)
-    if job.pool__device == DeviceKind.CPU:
-        return {"cpus_per_node": whole, **nodes}
-    each = job.mgpu_per_node / MGPU_PER_GPU if rest else whole
-    return {"gpus_per_node": each, **nodes, "cpus_per_node": job.stored["cpus_per_node"]}
 
 
 def _hints(view: JobView, explanation: Mapping[str, Any], offer: Offer, now: datetime) -> Hints:

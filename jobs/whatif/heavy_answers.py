@@ -52,11 +52,25 @@ SEVERAL_CYCLES = HeavyAnswer(
     refusal="The alternatives to another job are being computed; ask again in 5 seconds.",
     retry_after_s=5,
 )
+#: The starts of all sizes in the pools of a team: up to eleven cycles of each pool.
+SIZES = HeavyAnswer(
+    slots=(_FIRST_SLOT + 7,),
+    wait_s=2.0,
+    refusal="The starts of another team are being computed; ask again in 5 seconds.",
+    retry_after_s=5,
+)
 #: A whole future, cycle after cycle: start estimates, and previews of changes of quotas.
 FUTURE = HeavyAnswer(
     slots=(_FIRST_SLOT,),
     wait_s=0.0,
     refusal="Another look-ahead is being computed; ask again in 5 seconds.",
+    retry_after_s=5,
+)
+#: The future after a write of quotas or rules that may need a second person. The write waits.
+GUARDED_WRITE = HeavyAnswer(
+    slots=(_FIRST_SLOT + 8,),
+    wait_s=10.0,
+    refusal="Another change of quotas or rules is being checked; send yours again in 5 seconds.",
     retry_after_s=5,
 )
 #: Manifests that clusters are asked about. Without a slot a request goes on without the trial.

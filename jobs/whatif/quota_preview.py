@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from approvals.changes import Terms, made_at, reverted_after_s, terms_as_asked, try_request
+from approvals.deciders import may_decide
+from approvals.models import OF_QUOTAS, OPEN
+from approvals.reading import request_by_id
 from arbiter.api.snapshot import Quota as ArbiterQuota
 from billing.models import PriceMode, UsageClass
 from billing.queries import PresentPrices, present_prices
@@ -18,12 +22,12 @@ from jobs.arbitration.snapshots import read_queue
 from jobs.whatif.commitments import Guaranteed, guarantees_over
 from jobs.whatif.heavy_answers import FUTURE, worked_out
 from primitives.clock import from_epoch
-from primitives.errors import Conflict
+from primitives.errors import Conflict, Forbidden
 from primitives.units import PPM
-from quotas.administration import values_of
 from quotas.fleet import pool_rows
-from quotas.models import PlannedChange, PlannedStatus, PriorityClass, Quota
+from quotas.models import PlannedStatus, PriorityClass, Quota
 from quotas.planned_changes import planned_by_id, require_preview, trial_of
+from quotas.quota_store import values_of
 from simulator.look_ahead import Loss
 from simulator.what_if import Change, Difference, Shift, TeamTime, what_if
 from tenants.access import Actor
@@ -100,23 +104,62 @@ def preview_change(
     require_preview(actor, planned)
     if planned.status not in (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED):
         raise Conflict(f"This change is {planned.status}; only what is to come has a preview.")
+    previewed = _Previewed(
+        planned.node.organization_id,
+        lambda: trial_of(planned),
+        max(now, planned.apply_at or now),
+        planned.revert_after_s,
+    )
+    return _preview(previewed, horizon_s, actor=actor, now=now)
+
+
+def preview_request(
+    request_id: UUID, terms: Terms | None, *, horizon_s: int, actor: Actor, now: datetime
+) -> ChangePreview:
+    """Look ahead as `preview_change` does, with the change of a request, or with other terms.
+
+    Without `terms`, the change is as asked. Raises NotFound, Forbidden for people who may not
+    decide it, Conflict for a closed request or a change of no quotas, and TooManyRequests.
+    """
+    request = request_by_id(actor, request_id)
+    if not may_decide(actor, request):
+        raise Forbidden("Only people who may decide this request may preview it.")
+    if request.kind not in OF_QUOTAS or request.status not in OPEN:
+        raise Conflict("Only an open request for a change of quotas has a preview.")
+    wanted = terms_as_asked(request, {}) if terms is None else terms
+    previewed = _Previewed(
+        request.organization_id,
+        lambda: try_request(request, wanted),
+        now,
+        reverted_after_s(wanted, made_at(request, now)),
+    )
+    return _preview(previewed, horizon_s, actor=actor, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Previewed:
+    """A change to preview: its trial, when it begins, and after how many seconds it ends."""
+
+    organization_id: UUID
+    trial: Callable[[], tuple[list[tuple[Quota, dict[str, Any]]], str]]
+    begins_at: datetime
+    revert_after_s: int | None
+
+
+def _preview(
+    previewed: _Previewed, horizon_s: int, *, actor: Actor, now: datetime
+) -> ChangePreview:
     with worked_out(FUTURE):
-        changed, refusal = trial_of(planned)
+        changed, refusal = previewed.trial()
         # One snapshot of one instant: it must be the outermost transaction.
         snapshot, policy, _, stops = read_queue(now)
         quotas = stops.limit_some(_for_the_arbiter(quota) for quota, _ in changed)
-        change = _change(planned, quotas, now)
+        begins_at = int(previewed.begins_at.timestamp())
+        after_s = previewed.revert_after_s
+        change = Change(quotas, begins_at, None if after_s is None else begins_at + after_s)
         found = what_if(snapshot, policy, change, horizon_s)
-    return _shown(planned, changed, change, refusal, found, actor=actor, now=now)
-
-
-def _change(planned: PlannedChange, quotas: tuple[ArbiterQuota, ...], now: datetime) -> Change:
-    """Return the change as it begins at its time, or now, and ends when it is reverted."""
-    begins_at = max(now, planned.apply_at or now)
-    ends_at = None
-    if planned.revert_after_s is not None:
-        ends_at = int(begins_at.timestamp()) + planned.revert_after_s
-    return Change(quotas, int(begins_at.timestamp()), ends_at)
+    organization_id = previewed.organization_id
+    return _shown(organization_id, changed, change, refusal, found, actor=actor, now=now)
 
 
 def _for_the_arbiter(quota: Quota) -> ArbiterQuota:
@@ -131,7 +174,7 @@ def _for_the_arbiter(quota: Quota) -> ArbiterQuota:
 
 
 def _shown(
-    planned: PlannedChange,
+    organization_id: UUID,
     changed: list[tuple[Quota, dict[str, Any]]],
     change: Change,
     refusal: str,
@@ -152,9 +195,7 @@ def _shown(
         return preview
     teams = {
         str(node.pk): node
-        for node in Node.objects.filter(
-            organization=planned.node.organization_id, kind=NodeKind.TEAM
-        )
+        for node in Node.objects.filter(organization=organization_id, kind=NodeKind.TEAM)
         if actor.holds(Permission.VIEW_TREE, node.path)
     }
     pools = {str(pool.pk): pool for pool in Pool.objects.all()}
@@ -179,9 +220,7 @@ def _shown(
     preview.spared.extend(_loss(one, named, pools) for one in found.spared if one.job in named)
     for rows in (preview.starts, preview.reclaimed, preview.spared):
         del rows[NAMED_MAX:]
-    present = present_prices(
-        planned.node.organization_id, {quota.pool_id for quota, _ in changed}, now=now
-    )
+    present = present_prices(organization_id, {quota.pool_id for quota, _ in changed}, now=now)
     preview.currency = present.currency
     effects = _effects(found, teams, pools)
     committed = [pool for pool, mode in present.modes.items() if mode == PriceMode.COMMITMENT]

@@ -211,7 +211,7 @@ def test_a_page_does_not_read_the_tasks_that_are_kept_back(
     with CaptureQueriesContext(connection) as queries:
         listed = caller.get("jobs?limit=5").json()["items"]
     assert [one["array"]["index"] for one in listed] == list(range(tasks))[:-6:-1]
-    assert (len(queries), rows_of_jobs_read() - before) == (5, 16)
+    assert (len(queries), rows_of_jobs_read() - before) == (5, 15)
 
 
 def test_nor_does_what_comes_first_where_statistics_are_of_an_empty_table(

@@ -19,6 +19,8 @@ from jobs.whatif.heavy_answers import (
     LOOK_AGAIN_S,
     ONE_CYCLE,
     SEVERAL_CYCLES,
+    SIZES,
+    TRIALS,
     HeavyAnswer,
     worked_out,
 )
@@ -58,7 +60,7 @@ class Waiting:
         return worked_out(kind, monotonic_s=lambda: self.now_s, pause=self.pause)
 
 
-@pytest.mark.parametrize("kind", [ONE_CYCLE, SEVERAL_CYCLES, FUTURE])
+@pytest.mark.parametrize("kind", [ONE_CYCLE, SEVERAL_CYCLES, SIZES, FUTURE])
 def test_there_is_an_answer_for_each_slot_and_no_more(kind: HeavyAnswer) -> None:
     """Planted: one slot taken twice; a slot that was never given back."""
     waiting = Waiting()
@@ -125,7 +127,7 @@ def test_a_preview_is_refused_with_what_to_do_and_a_submission_is_not(
 
 def test_a_look_ahead_keeps_no_preview_waiting(company: Company, bob: User) -> None:
     """Planted: one slot for both, so that no form had a plan while somebody looked ahead."""
-    slots = [*FUTURE.slots, *SEVERAL_CYCLES.slots, *ONE_CYCLE.slots]
+    slots = [*FUTURE.slots, *SEVERAL_CYCLES.slots, *SIZES.slots, *TRIALS.slots, *ONE_CYCLE.slots]
     assert len(set(slots)) == len(slots)
     waiting = a_job(company, bob)
     with held_elsewhere(*ONE_CYCLE.slots):

@@ -6,12 +6,14 @@ from datetime import timedelta
 
 import pytest
 
+from billing.models import MeteredAttempt
 from builders.api_callers import by_token
 from builders.billing_builders import a_metered_attempt, a_rate_card, at
 from builders.cast import Cast, a_cast
 from builders.clocks import ClockAt
 from builders.job_builders import a_job
 from builders.portal_builders import NOW, Company
+from jobs.api import attempts as attempt_views
 from jobs.api import jobs as job_views
 from jobs.models import Job
 
@@ -29,6 +31,7 @@ def cast(company: Company) -> Cast:
 @pytest.fixture
 def job(company: Company, cast: Cast, monkeypatch: pytest.MonkeyPatch) -> Job:
     """Two attempts of bob's 8 GPUs, 30 and 15 minutes long; the clock is an hour later."""
+    monkeypatch.setattr(attempt_views, "SystemClock", lambda: ClockAt(NOW + timedelta(hours=1)))
     monkeypatch.setattr(job_views, "SystemClock", lambda: ClockAt(NOW + timedelta(hours=1)))
     made = a_job(company, cast.bob, mgpu_per_node=8_000, state="succeeded")
     for number, (start_s, end_s) in enumerate([(0, 1_800), (2_000, 2_900)], 1):
@@ -53,6 +56,31 @@ def test_the_owner_and_finance_see_the_cost_of_all_attempts(
     for user in (cast.bob, cast.finance):
         shown = by_token(user).get(f"jobs/{job.pk}").json()
         assert shown["cost"] == {"cost_nano": 12 * EURO, "currency": "EUR"}
+
+
+def test_each_attempt_has_its_part_of_the_cost(company: Company, cast: Cast, job: Job) -> None:
+    """8 GPUs for 30 and 15 minutes at 2 EUR. Planted: each attempt has the cost of the job."""
+    a_rate_card(company.organization, start=START_S)
+    first, second = MeteredAttempt.objects.filter(job_id=job.pk).order_by("number")
+    for user in (cast.bob, cast.finance):
+        shown = by_token(user).get(f"jobs/{job.pk}/attempt-costs").json()
+        assert shown["currency"] == "EUR"
+        costs = {each["attempt"]: (each["mgpu_s"], each["cost_nano"]) for each in shown["items"]}
+        assert costs == {
+            str(first.pk): (14_400_000, 8 * EURO),
+            str(second.pk): (7_200_000, 4 * EURO),
+        }
+
+
+def test_costs_of_attempts_are_for_those_who_see_the_cost_of_the_job(
+    company: Company, cast: Cast, job: Job
+) -> None:
+    """Planted: no question for the right. Planted: use without a rate card costs 0."""
+    path = f"jobs/{job.pk}/attempt-costs"
+    nothing = {"currency": None, "items": []}
+    assert by_token(cast.bob).get(path).json() == nothing
+    a_rate_card(company.organization, start=START_S)
+    assert by_token(cast.nlp_lead, ["jobs"]).get(path).json() == nothing
 
 
 def test_a_token_without_the_right_to_costs_shows_none_of_others(

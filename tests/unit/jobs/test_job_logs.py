@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import NOW, Company, a_company
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.protocol import LogChunk
+from connectors.protocol import LogChunk, LogTime
 from jobs.models import Job
 from jobs.reading import logs
-from jobs.reading.logs import clean, decoded
+from jobs.reading.logs import clean, decoded, line_times
 from tenants.models import User
 
 
@@ -64,6 +65,10 @@ class FakeCluster:
         (b"line\r\nnext", False, "line\nnext", 10),
         (b"10%\r20%\r", False, "10%\n20%", 7),
         (b"10%\r20%\r", True, "10%\n20%\n", 8),
+        (b"a\x1b[3", False, "a", 1),
+        (b"a\x1b[3", True, "a[3", 4),
+        (b"a\x1b]0;ti", False, "a", 1),
+        (b"\x1b[3", False, "[3", 3),
         (b"", False, "", 0),
         (b"", True, "", 0),
     ],
@@ -97,13 +102,27 @@ def test_reading_on_gives_every_character_once(limit: int) -> None:
     [
         ("a\tb\n", "a\tb\n"),
         ("\x1b[31mred\x1b[0m", "red"),
-        ("\x1b]0;title\x07", "]0;title"),
+        ("\x1b]0;title\x07a\x1b]8;;x\x1b\\b", "ab"),
+        ("\x1b(B\x1b=a\x1bMb\x1b", "ab"),
         ("a\x00b\x08c\x7f\x9bd", "abcd"),
         ("\u202eevil\u202c\u2066\u200f", "evil"),
     ],
 )
 def test_control_characters_are_left_out(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
+
+
+def test_lines_have_the_times_of_their_first_bytes() -> None:
+    """Planted: the mark before, whose bytes end where a line begins."""
+    data = b"one\ntwo\r\n\x1b[1mthree\rfour"
+    marks = (LogTime(2, 1_000), LogTime(4, 2_500), LogTime(18, None), LogTime(30, 4_000))
+    piece = LogChunk(data, 0, len(data), False, False, marks)
+    assert decoded(piece, from_end=False)[2].split("\n") == ["one", "two", "three", "four"]
+    first, third = datetime.fromtimestamp(1, UTC), datetime.fromtimestamp(4, UTC)
+    assert line_times(piece, 0, len(data)) == ((0, first), (1, None), (3, third))
+    assert line_times(piece, 4, len(data)) == ((0, None), (2, third))
+    assert line_times(piece, 0, 4) == ((0, first),)
+    assert line_times(chunk(data), 0, len(data)) == ()
 
 
 @pytest.fixture
@@ -149,6 +168,7 @@ def test_a_piece_of_a_log(company: Company, bob: User, monkeypatch: pytest.Monke
         "is_final": True,
         "is_truncated": False,
         "ranks": 2,
+        "times": [],
     }
     body = caller.get(
         f"jobs/{job.pk}/logs?attempt=1&rank=1&stream=stderr&offset=-4&limit=16"

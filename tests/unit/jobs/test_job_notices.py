@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from builders.hook_server import a_hook_server
 from builders.job_builders import a_job, an_array, an_attempt
-from builders.notice_builders import told, told_about
+from builders.notice_builders import a_webhook, told, told_about
 from builders.portal_builders import NOW, Company, a_user, an_actor
 from jobs.actions.cancellation import cancel_job
 from jobs.execution.ending_soon import give_time_limit_notices
 from jobs.models import Job
 from jobs.timeline import Happening, record_events
 from notices.models import Notice, NoticeEvent
+from notices.webhook_delivery import deliver_next_webhook
 from tenants.access import actor_of
 from tenants.models import User
 from tenants.roles import Role
@@ -140,6 +143,36 @@ def test_a_reclaim_is_told_to_the_teams_lead_once_an_hour(company: Company, bob:
     assert notices.count() == 2
     assert set(notices.values_list("link", flat=True)) == {
         "/jobs?scope=ai-company/research/nlp&state=preempting"
+    }
+
+
+def test_a_preemption_warns_in_the_channel_of_the_team(
+    company: Company, bob: User, settings: Any
+) -> None:
+    """With its countdown, also of a service account's job; the team beside it hears nothing.
+
+    Against: only jobs of people are posted.
+    """
+    User.objects.filter(pk=bob.pk).update(kind="service")
+    settings.WEBHOOK_NETWORKS = ["127.0.0.1/32"]
+    settings.PUBLIC_URL = "https://tidegate.example.org"
+    job = a_job(company, bob, state="running")
+    events = ["job_preempting", "team_preempted"]
+    with a_hook_server() as hooks:
+        a_webhook(node=company.nlp, url=hooks.url, kind="slack", events=events)
+        a_webhook(node=company.inference, url=hooks.url, kind="slack", events=events)
+        happened(job, "preempting", grace_s=GRACE_S, for_team=str(company.inference.pk))
+        now = NOW + LONG + timedelta(seconds=10)
+        while deliver_next_webhook(lambda: now):
+            pass
+    texts = {json.loads(request.body)["blocks"][0]["text"]["text"] for request in hooks.received}
+    assert texts == {
+        "*train is being preempted. Save its work before it stops.*\n"
+        "Deadline: in 4m50s, at 2026-11-21 12:15:00 UTC\n"
+        f"<https://tidegate.example.org/jobs/{job.pk}|Open in Tidegate>",
+        "*The scheduler reclaims GPUs from ai-company/research/nlp: 1 running job will stop.*\n"
+        "<https://tidegate.example.org/jobs?scope=ai-company/research/nlp&amp;state=preempting"
+        "|Open in Tidegate>",
     }
 
 

@@ -9,12 +9,18 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from builders.api_callers import by_token
-from builders.job_builders import a_job, an_attempt
+from builders.job_builders import a_job, an_array, an_attempt
 from builders.jobs_world import World, names
-from builders.portal_builders import (
-    NOW,
-)
-from jobs.models import Reclaim
+from builders.portal_builders import NOW
+from builders.schedule_builders import a_schedule
+from jobs.models import Reclaim, ScheduleRun
+from jobs.reading import job_csv
+from jobs.reading.job_csv import COLUMNS
+from jobs.reading.job_orders import ORDERS
+from webapi.paging import encode_cursor
+
+#: The id of no job. Each test process must name its cases alike.
+SOME_ID = "01935000-0000-7000-8000-000000000001"
 
 pytestmark = pytest.mark.django_db
 
@@ -65,6 +71,120 @@ def test_filters(world: World) -> None:
         ("user=bob&state=failed", ["gamma"]),
     ):
         assert names(caller.get(f"jobs?{query}")) == expected, query
+
+
+def test_every_order_is_total_over_pages(world: World) -> None:
+    """Pages of one job each, whatever the order, have each job once.
+
+    Against: the tie-breaker left out of the condition of a position.
+    """
+    for number, (name, state, nodes) in enumerate(
+        [("b", "queued", 2), ("A", "failed", 1), ("a", "failed", 1), ("b", "running", 2)]
+    ):
+        started = None if state == "queued" else NOW + timedelta(minutes=number // 2)
+        a_job(
+            world.company,
+            world.bob if number % 2 else world.dana,
+            name=name,
+            state=state,
+            node_count=nodes,
+            started_at=started,
+        )
+    caller = by_token(world.alice)
+    jobs = {item["id"]: item for item in caller.get("jobs").json()["items"]}
+    assert len(jobs) == 4
+    for order in ORDERS:
+        path, seen = f"jobs?limit=1&sort={order}", []
+        while path:
+            answer = caller.get(path).json()
+            seen += [item["id"] for item in answer["items"]]
+            path = (answer["next"] or "").removeprefix("/api/v1/")
+        assert sorted(seen) == sorted(jobs), order
+        assert seen == [item["id"] for item in caller.get(f"jobs?sort={order}").json()["items"]]
+    assert names(caller.get("jobs?sort=name")) == ["a", "A", "b", "b"]
+    assert names(caller.get("jobs?sort=-gpus")) == ["b", "b", "a", "A"]
+    by_start = [jobs[pk]["state"] for pk in jobs]
+    assert by_start == ["running", "failed", "failed", "queued"]
+    by_start = [one["state"] for one in caller.get("jobs?sort=started_at").json()["items"]]
+    assert by_start == ["queued", "failed", "failed", "running"]
+
+
+def test_the_search_finds_users_and_ids_of_clusters(world: World) -> None:
+    """Against: a username compared without the scope, which would show a rival's jobs."""
+    company = world.company
+    job = a_job(company, world.bob, name="alpha", state="running")
+    an_attempt(job, cluster=company.cluster, native_id="48213")
+    a_job(company, world.dana, name="beta")
+    given = {"origin": "native", "script": "", "native_id": "48214", "cluster": company.cluster}
+    a_job(company, world.dana, name="given-there", **given)
+    a_job(world.rival, world.charlie, team=world.rival.nlp, name="theirs")
+    caller = by_token(world.alice)
+    for search, expected in (
+        ("48213", ["alpha"]),
+        ("48214", ["given-there"]),
+        ("4821", []),
+        ("BO", ["alpha"]),
+        ("dan", ["given-there", "beta"]),
+        ("ana", []),
+        ("charlie", []),
+    ):
+        assert names(caller.get(f"jobs?q={search}")) == expected, search
+
+
+def test_the_jobs_of_a_schedule(world: World) -> None:
+    """Jobs that a schedule submitted, and all tasks of an array that it submitted."""
+    schedule = a_schedule(world.company, world.bob)
+    job = a_job(world.company, world.bob, name="nightly")
+    array = an_array(world.company, world.bob, name="sweep")
+    first = array.tasks.order_by("array_index").first()
+    for number, submitted in enumerate((job, first)):
+        ScheduleRun.objects.create(
+            schedule=schedule,
+            scheduled_at=NOW + timedelta(days=number),
+            at=NOW,
+            outcome="submitted",
+            job=submitted,
+        )
+    a_job(world.company, world.bob, name="other")
+    found = by_token(world.bob).get(f"jobs?schedule={schedule.pk}&sort=name")
+    assert names(found) == ["nightly", "sweep[0]", "sweep[1]"]
+
+
+def test_an_export_has_the_filtered_jobs_in_their_order_and_columns(world: World) -> None:
+    """Names that a spreadsheet would run are quoted. Against: `plain_text` left out."""
+    job = a_job(world.company, world.bob, name="=1+1", state="failed", node_count=2, exit_code=1)
+    a_job(world.company, world.bob, name="b", state="failed", mgpu_per_node=500)
+    a_job(world.company, world.bob, name="c")
+    caller = by_token(world.bob)
+    answer = caller.get("jobs/export?state=failed&sort=name&columns=name,gpus,exit_code,ended_at")
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer.content.decode().split("\r\n") == [
+        "name,gpus,exit_code,ended_at",
+        "'=1+1,2.000,1,2026-11-21T12:00:00+00:00",
+        "b,0.500,,2026-11-21T12:00:00+00:00",
+        "",
+    ]
+    whole = caller.get("jobs/export").content.decode().split("\r\n")
+    assert (whole[0], len(whole)) == (",".join(COLUMNS), 5)
+    assert str(job.pk) in whole[3]
+    refused = caller.get("jobs/export?columns=name,secret")
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+
+
+def test_an_export_is_never_cut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against: the limit taken without the one job more that shows it was passed."""
+    monkeypatch.setattr(job_csv, "EXPORT_MAX", 2)
+    for _ in range(2):
+        a_job(world.company, world.bob)
+    caller = by_token(world.bob)
+    assert caller.get("jobs/export").content.count(b"\r\n") == 3
+    a_job(world.company, world.bob)
+    refused = caller.get("jobs/export")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        400,
+        "More than 2 jobs match. Narrow the list, for example by the time of submission, and "
+        "export one part after the other.",
+    )
 
 
 def test_filter_by_usage_class(world: World) -> None:
@@ -124,7 +244,17 @@ def test_native_jobs_are_marked_and_found(world: World) -> None:
         "usage_class=free",
         "origin=slurm",
         "origin=",
-        "sort=name",
+        "sort=pool",
+        "sort=--name",
+        "type=toy",
+        "schedule=x",
+        "ended_at__gte=yesterday",
+        f"sort=gpus&cursor={encode_cursor(['gpus', 'x', SOME_ID])}",
+        f"sort=gpus&cursor={encode_cursor(['gpus', '9' * 30, SOME_ID])}",
+        f"sort=gpus&cursor={encode_cursor(['gpus', '1', 'x'])}",
+        f"sort=ended_at&cursor={encode_cursor(['ended_at', '1', SOME_ID])}",
+        f"sort=name&cursor={encode_cursor(['-name', 'A', SOME_ID])}",
+        f"sort=name&cursor={encode_cursor([SOME_ID])}",
         "limit=0",
         "limit=501",
         "limit=abc",

@@ -32,7 +32,8 @@ from jobs.access import visible_jobs
 from jobs.api.rendering import written
 from jobs.models import Attempt, Job
 from jobs.reading import listing
-from jobs.reading.listing import JobFilter, ids_of_page
+from jobs.reading.job_orders import ORDERS, Order, Position
+from jobs.reading.listing import JobFilter, page_of_jobs
 from tenants.access import Actor, actor_of
 from tenants.models import Node
 from tenants.roles import Role
@@ -43,16 +44,47 @@ STATES = ["queued", "running", "failed", "succeeded"]
 HOUR = timedelta(hours=1)
 
 
-def ids(actor: Actor, wanted: JobFilter, **page: Any) -> list[UUID]:
-    given = {"after": None, "limit": 51, "newest_first": True, **page}
-    text = ids_of_page(actor, wanted, **given)
-    return [UUID(part) for part in text.strip("{}").split(",") if part]
+def ids(
+    actor: Actor,
+    wanted: JobFilter,
+    *,
+    order: str = "-submitted_at",
+    after: Position | None = None,
+    limit: int = 51,
+) -> list[UUID]:
+    """The ids of a page of the list."""
+    found = page_of_jobs(actor, wanted, order=Order(order), after=after, limit=limit)
+    return [one.job_id for one in found]
+
+
+def key_of(job: Job, name: str) -> Any:
+    """The key of a job in an order, in Python's words."""
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    return {
+        "submitted_at": "",
+        "started_at": job.started_at or start,
+        "ended_at": job.ended_at or start,
+        "gpus": job.mgpu,
+        "name": job.name.upper(),
+        "state": job.state,
+        "team": job.team.path,
+        "user": job.user.username,
+    }[name]
+
+
+def in_order(jobs: list[Job], order: str) -> list[Job]:
+    """Jobs in an order of the list; texts as the database compares them."""
+    name, is_descending = order.removeprefix("-"), order.startswith("-")
+    newest_first = is_descending != (name in {"name", "state", "team", "user"})
+    if name == "submitted_at":
+        return sorted(jobs, key=lambda job: job.pk, reverse=is_descending)
+    by_id = sorted(jobs, key=lambda job: job.pk, reverse=newest_first)
+    return sorted(by_id, key=lambda job: key_of(job, name), reverse=is_descending)
 
 
 def expected(actor: Actor, wanted: JobFilter, **page: Any) -> list[UUID]:
-    """The same by the one scoped query, and Django's own filters."""
+    """The same by the one scoped query, and Django's own filters, in Python's order."""
     jobs: QuerySet[Job] = visible_jobs(actor)
-    after, newest_first = page.get("after"), page.get("newest_first", True)
     if wanted.team is not None:
         jobs = jobs.filter(team__path__startswith=wanted.team.rstrip("/") + "/")
     holding = Attempt.objects.filter(job=OuterRef("pk"), released_at=None)
@@ -60,7 +92,22 @@ def expected(actor: Actor, wanted: JobFilter, **page: Any) -> list[UUID]:
         "states": lambda value: Q(state__in=value),
         "username": lambda value: Q(user__username=value),
         "pool": lambda value: Q(pool__name=value),
-        "name": lambda value: Q(name__icontains=value),
+        "cluster": lambda value: (
+            Q(
+                Exists(
+                    Attempt.objects.filter(
+                        job=OuterRef("pk"), number=OuterRef("attempt_number"), cluster__name=value
+                    )
+                ),
+                ~Q(state__in=["held", "queued"]),
+            )
+            | Q(cluster__name=value, state__in=["held", "queued"])
+        ),
+        "priority_class": lambda value: Q(priority_class__name=value),
+        "type": lambda value: Q(type=value),
+        "search": lambda value: Q(name__icontains=value) | Q(user__username__istartswith=value),
+        "ended_from": lambda value: Q(ended_at__gte=value),
+        "ended_before": lambda value: Q(ended_at__lt=value),
         "submitted_from": lambda value: Q(submitted_at__gte=value),
         "submitted_before": lambda value: Q(submitted_at__lt=value),
         "origin": lambda value: Q(origin=value),
@@ -76,10 +123,14 @@ def expected(actor: Actor, wanted: JobFilter, **page: Any) -> list[UUID]:
         value = getattr(wanted, name)
         if value is not None:
             jobs = jobs.filter(condition(value))
-    if after is not None:
-        jobs = jobs.filter(pk__lt=after) if newest_first else jobs.filter(pk__gt=after)
-    found = jobs.order_by("-pk" if newest_first else "pk").values_list("pk", flat=True)
-    return list(found[: page.get("limit", 51)])
+    order = page["order"]
+    found = in_order(list(jobs.select_related("team", "user")), order)
+    if page["after"] is not None:
+        first = Job.objects.select_related("team", "user").get(pk=page["after"].job_id)
+        # The job of the position need not meet the filter.
+        all_of_them = in_order([*(job for job in found if job != first), first], order)
+        found = all_of_them[all_of_them.index(first) + 1 :]
+    return [job.pk for job in found[: page["limit"]]]
 
 
 def populated(chance: random.Random) -> tuple[list[Actor], list[str], list[UUID]]:
@@ -130,6 +181,10 @@ def _jobs(
             name=chance.choice(["Train_%", "train", "tune\\", "Ünï"]) + str(number),
             state=state,
             submitted_at=NOW + number * HOUR,
+            started_at=None if state == "queued" else NOW + (number // 3) * HOUR,
+            type=chance.choice(["training", "interactive"]),
+            node_count=chance.choice([1, 1, 2]),
+            cluster=company.cluster if state == "queued" and number % 3 == 0 else None,
             **({"pool": pool} if chance.random() < 0.2 else {}),
             **({"origin": "native", "script": ""} if state == "running" and number % 2 else {}),
         )
@@ -144,7 +199,12 @@ def a_filter(chance: random.Random, paths: list[str]) -> JobFilter:
         "team": paths,
         "username": ["user-0", "user-1", "user-5", "nobody"],
         "pool": ["h100", "other-rival", "none"],
-        "name": ["train", "_", "%", "\\", "ünï", "zzz", "1"],
+        "search": ["train", "_", "%", "\\", "ünï", "zzz", "1", "User-", "user-2"],
+        "cluster": ["local", "none"],
+        "priority_class": ["normal", "none"],
+        "type": ["training", "inference"],
+        "ended_from": [NOW + 5 * HOUR],
+        "ended_before": [NOW + 20 * HOUR],
         "submitted_from": [NOW + 10 * HOUR],
         "submitted_before": [NOW + 30 * HOUR],
         "usage_class": ["guaranteed", "borrowed"],
@@ -154,6 +214,12 @@ def a_filter(chance: random.Random, paths: list[str]) -> JobFilter:
     if chance.random() < 0.3:
         picked.add("team")
     return JobFilter(**{name: chance.choice(values[name]) for name in sorted(picked)})
+
+
+def a_position(job_id: UUID, order: str) -> Position:
+    """The position of a stored job in an order."""
+    job = Job.objects.select_related("team", "user").get(pk=job_id)
+    return Position(key_of(job, order.removeprefix("-")), job_id)
 
 
 def test_the_end_of_an_id_finds_its_job() -> None:
@@ -179,7 +245,7 @@ def test_the_end_of_an_id_finds_its_job() -> None:
         ("01a1c518c", set()),
         ("01a1c51", set()),
     ):
-        assert set(ids(actor_of(bob), JobFilter(name=wanted))) == found, wanted
+        assert set(ids(actor_of(bob), JobFilter(search=wanted))) == found, wanted
 
 
 @pytest.mark.parametrize("branches_max", [8, 1, 3])
@@ -199,10 +265,11 @@ def test_it_is_the_one_scoped_query(monkeypatch: pytest.MonkeyPatch, branches_ma
         actor = chance.choice(actors)
         own = [path for path in paths if path.startswith(actor.organization_path or "")]
         wanted = a_filter(chance, own)
+        order = chance.choice(["-submitted_at", *ORDERS])
         page = {
-            "newest_first": chance.random() < 0.5,
+            "order": order,
             "limit": chance.choice([1, 5, 51]),
-            "after": chance.choice([None, None, chance.choice(made)]),
+            "after": chance.choice([None, None, a_position(chance.choice(made), order)]),
         }
         found = ids(actor, wanted, **page)
         assert found == expected(actor, wanted, **page), (actor, wanted, page)

@@ -138,6 +138,16 @@ def submit(user: User, body: dict[str, Any], *, is_plan: bool = False) -> Any:
     return by_token(user).post(path, body)
 
 
+def test_a_manifest_is_exported_as_it_was_given(company: Company, bob: User) -> None:
+    """Planted: its size and image beside it, which a manifest says itself."""
+    given = {"pool": "h100", "priority_class": "normal", "name": "mine", "time_limit_s": 3_600}
+    body = {"team": TEAM, "manifest": recorded("job"), **given}
+    job = submit(bob, body).json()
+    exported = by_token(bob).get(f"jobs/{job['id']}/request").json()
+    assert exported == {**body, "launch": "manifest"}
+    assert submit(bob, exported).status_code == 201
+
+
 def test_the_words_of_a_manifest_are_no_commands(company: Company, bob: User) -> None:
     """Planted: warnings of the paths and programs in it, which are those of its image."""
     text = recorded("job").replace(

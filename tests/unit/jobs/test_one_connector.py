@@ -166,6 +166,8 @@ def test_nobody_else_opens_connectors() -> None:
         # Only for kinds without a reader of logs.
         "jobs/reading/logs.py": {"connector_of"},
         "jobs/execution/connecting.py": {"open_connector"},
+        # A test of the connection, which it closes again.
+        "platform/clusters/connection_check.py": {"open_connector"},
         f"{kinds}kind.py": {"open_kubernetes"},
         # They are given theirs.
         f"{kinds}accounts.py": {"KubernetesConnector"},

@@ -10,7 +10,7 @@ from django.db import connection
 
 from builders.api_callers import by_token
 from builders.billing_builders import a_rate_card, terms_of
-from builders.job_builders import a_job, an_attempt
+from builders.lent_out import lent_out
 from builders.portal_builders import (
     NOW,
     Company,
@@ -38,32 +38,6 @@ DAY_S = 86_400
 
 def quota_of(node: Node) -> Quota:
     return Quota.objects.get(node=node)
-
-
-def lent_out() -> tuple[Company, Job, Job]:
-    """One node of 8 GPUs, nlp guaranteed 0 of the 4 of research and vision 0; production keeps its
-    4 to itself. vision runs `lost` on 4 GPUs since an hour, with ten minutes to go; nlp's
-    `gains` needs 4."""
-    company = a_company(nodes=1)
-    for node in (company.nlp, company.vision):
-        Quota.objects.filter(node=node).update(guaranteed_mgpu=0)
-    for node in (company.production, company.inference):
-        Quota.objects.filter(node=node).update(lend_limit_mgpu=0)
-    user = a_user(company.organization)
-    lost = a_job(
-        company,
-        user,
-        team=company.vision,
-        name="lost",
-        state="running",
-        mgpu_per_node=4_000,
-        time_limit_s=4_200,
-    )
-    an_attempt(
-        lost, cluster=company.cluster, started_at=NOW - timedelta(hours=1), guaranteed_mgpu=0
-    )
-    gains = a_job(company, user, name="gains", mgpu_per_node=4_000, time_limit_s=1_200)
-    return company, lost, gains
 
 
 def raised(company: Company, actor: Actor, gpus: int = 4, *, now: datetime = NOW) -> PlannedChange:

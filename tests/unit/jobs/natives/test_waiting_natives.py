@@ -194,12 +194,18 @@ def over_quota(story: Story) -> Job:
     return Job.objects.get(native_id="uid-2")
 
 
+#: The amounts of the team, which stand behind each reason of the scheduler.
+AMOUNTS = "nlp uses all of its 8 guaranteed GPUs."
+
+
 def test_one_over_quota_waits_and_is_told_why_once(story: Story) -> None:
+    """Planted: the team's entitlement is left out."""
     job = over_quota(story)
     assert (job.state, job.attempt_number, story.cluster.asked("start")) == ("queued", 0, ["uid-1"])
     assert job.explanation is not None
     assert job.explanation["code"] == "borrow_limit_reached"
-    assert story.cluster.told == [("uid-2", "borrow_limit_reached", job.explanation["sentence"])]
+    sentence = f"{job.explanation['sentence']} {AMOUNTS}"
+    assert story.cluster.told == [("uid-2", "borrow_limit_reached", sentence)]
 
 
 def test_a_reason_of_which_only_numbers_change_is_told_again_after_a_minute(story: Story) -> None:
@@ -211,12 +217,13 @@ def test_a_reason_of_which_only_numbers_change_is_told_again_after_a_minute(stor
         story.at(second).look()
     assert len(story.cluster.told) == 1
     story.at(62).look()
-    assert story.cluster.told[1:] == [("uid-2", "borrow_limit_reached", "It waits, 1 ahead.")]
+    told = ("uid-2", "borrow_limit_reached", f"It waits, 1 ahead. {AMOUNTS}")
+    assert story.cluster.told[1:] == [told]
     Job.objects.filter(native_id="uid-2").update(
         explanation={"code": "budget_exhausted", "sentence": "It has none."}
     )
     story.at(63).look()
-    assert story.cluster.told[2:] == [("uid-2", "budget_exhausted", "It has none.")]
+    assert story.cluster.told[2:] == [("uid-2", "budget_exhausted", f"It has none. {AMOUNTS}")]
 
 
 def test_parts_of_devices_are_granted_as_its_cluster_cuts_them(story: Story) -> None:

@@ -1,0 +1,1 @@
+"""Templates of teams: requests with members that are locked or free."""
