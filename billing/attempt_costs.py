@@ -1,13 +1,14 @@
-"""The charges of attempts: of one over all of its time, and of several by spans of time."""
+"""The charges of attempts: of one over all of its time, of a job's, and of several by spans."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
 from billing.models import MeteredAttempt
-from billing.spending import SPANS_MAX, Span
+from billing.spending import BEFORE_ALL, SPANS_MAX, Span
 from billing.usage_sql import ACCOUNTS, POOLS_MAX, rated, rows_of
 
 
@@ -43,6 +44,34 @@ def cost_of_attempt(attempt: MeteredAttempt) -> AttemptCost | None:
     )
     ((mgpu_s, cost_nano),) = rows
     return AttemptCost(int(mgpu_s), int(cost_nano))
+
+
+def costs_by_attempt(job: UUID, until: datetime) -> dict[UUID, AttemptCost]:
+    """Return what each attempt of a job used and cost up to `until`; absent: nothing metered.
+
+    The sum is that of `billing.spending.cost_of_jobs`. Two statements.
+    """
+    where = set(MeteredAttempt.objects.filter(job_id=job).values_list("team_id", "pool_id"))
+    if not where:
+        return {}
+    teams = sorted({team for team, _ in where})
+    found = rows_of(
+        _COSTS_OF_JOB,
+        {
+            "teams": teams,
+            "pools": sorted({pool for _, pool in where}),
+            "since_at": BEFORE_ALL,
+            "until_at": until,
+            "place_numbers": list(range(1, len(teams) + 1)),
+            "place_since": [BEFORE_ALL] * len(teams),
+            "place_until": [until] * len(teams),
+            "job": job,
+            "priced_at": None,
+        },
+    )
+    return {
+        attempt: AttemptCost(int(mgpu_s), int(cost_nano)) for attempt, mgpu_s, cost_nano in found
+    }
 
 
 def costs_of_attempts(
@@ -81,6 +110,12 @@ _COST = f"""
 WITH {ACCOUNTS}, {rated("AND a.id = %(attempt)s")}
 SELECT COALESCE(SUM(r.mgpu_s), 0), COALESCE(SUM(r.cost_nano), 0) FROM rated r
 WHERE r.attempt_id = %(attempt)s
+"""  # noqa: S608 - made of constants only
+
+_COSTS_OF_JOB = f"""
+WITH {ACCOUNTS}, {rated("AND a.job_id = %(job)s")}
+SELECT attempt_id, SUM(mgpu_s), SUM(cost_nano) FROM rated
+WHERE job_id = %(job)s GROUP BY attempt_id
 """  # noqa: S608 - made of constants only
 
 _COSTS = f"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from billing.models import PriceMode
 from billing.rating import class_price_sql
 from primitives.units import PPM
-from quotas.guarantees import guarantee_spans_sql
+from quotas.guarantees import TEAMS_ONLY, guarantee_spans_sql
 
 #: Later than all times of segments, for rates, terms and gaps without an end.
 EVER_S = 1 << 60
@@ -110,11 +110,11 @@ prices AS MATERIALIZED (
 )
 """  # noqa: S608 - made of constants only
 
-_COMMITTED = """
-(q.node_id, q.pool_id) IN (
+_COMMITTED = f"""
+{TEAMS_ONLY} AND (q.node_id, q.pool_id) IN (
     SELECT a.team_id, a.pool_id FROM accounts a JOIN committed_prices r ON r.tariff = a.tariff
 )
-"""
+"""  # noqa: S608 - made of constants only
 
 #: CTEs up to `commitments`: the guarantee of each of `account_spans` since its price began: before
 #: the span, and until its end. The guarantee counts whether it was used or not.

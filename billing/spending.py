@@ -14,7 +14,7 @@ from billing.usage_sql import ACCOUNTS, POOLS_MAX, rated, rows_of
 #: fit into an integer.
 SPANS_MAX = 2_000
 
-_BEFORE_ALL = datetime(2000, 1, 1, tzinfo=UTC)
+BEFORE_ALL = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Span(NamedTuple):
@@ -85,10 +85,10 @@ def cost_of_jobs(jobs: Collection[UUID], until: datetime) -> dict[UUID, int]:
         {
             "teams": teams,
             "pools": sorted({pool for _, pool in where}),
-            "since_at": _BEFORE_ALL,
+            "since_at": BEFORE_ALL,
             "until_at": until,
             "place_numbers": list(range(1, len(teams) + 1)),
-            "place_since": [_BEFORE_ALL] * len(teams),
+            "place_since": [BEFORE_ALL] * len(teams),
             "place_until": [until] * len(teams),
             "jobs": list(jobs),
             "priced_at": None,

@@ -13,12 +13,13 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import Min
 
 from billing.charge_grouping import Charging, grouped
 from billing.stored_charge_models import ChangedCharges, StoredCharge, StoredDay
 from billing.usage_sql import ACCOUNTS, PLANNED, POOLS_MAX
+from bulk.alone import alone_with
 from primitives.days import midnight
 
 #: Notes are left by changes of what is older than 48 hours. The rest is longer than a transaction.
@@ -48,9 +49,7 @@ def stored_days(organization_id: UUID) -> set[tuple[datetime, datetime]]:
 
 def forget_changed_days(organization_id: UUID) -> None:
     """Delete the stored days that notes touch, and these notes."""
-    is_outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        _begin_alone(is_outermost)
+    with alone_with(StoredDay._meta.db_table):
         notes = ChangedCharges.objects.filter(organization=organization_id)
         first = notes.aggregate(at=Min("start"))["at"]
         if first is not None:
@@ -65,9 +64,7 @@ def forget_days_outside(organization_id: UUID, zone: ZoneInfo) -> None:
 
     They would overlap the days of `zone`, of which none could be stored.
     """
-    is_outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        _begin_alone(is_outermost)
+    with alone_with(StoredDay._meta.db_table):
         days = StoredDay.objects.filter(organization=organization_id)
         outside = [
             pk
@@ -91,9 +88,7 @@ def store_day(charging: Charging, start: datetime, end: datetime, *, now: dateti
     """
     if now < end + STORED_AFTER or charging.nodes_in(start, end) is None:
         return False
-    is_outermost = not connection.in_atomic_block
-    with transaction.atomic():
-        _begin_alone(is_outermost)
+    with alone_with(StoredDay._meta.db_table):
         day, is_new = StoredDay.objects.get_or_create(
             organization_id=charging.organization_id, start=start, end=end
         )
@@ -102,17 +97,6 @@ def store_day(charging: Charging, start: datetime, end: datetime, *, now: dateti
                 cursor.execute(PLANNED)
                 cursor.execute(_STORE, {**charging.scope(start, end), "day": day.pk})
     return True
-
-
-def _begin_alone(is_outermost: bool) -> None:
-    """Let no other worker store or forget, and read one snapshot from then on.
-
-    So no note is deleted that the writer of a stored day has not seen.
-    """
-    with connection.cursor() as cursor:
-        if is_outermost:
-            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        cursor.execute("LOCK TABLE billing_storedday IN SHARE ROW EXCLUSIVE MODE")
 
 
 # One statement, so that a day is read whole or not at all.

@@ -59,8 +59,10 @@ class PoolTermsSerializer(serializers.Serializer[Any]):
     increment_s = serializers.IntegerField(help_text="Attempts are billed for multiples of it")
     start = serializers.DateTimeField()
     end = serializers.DateTimeField(allow_null=True, help_text="null: no end yet")
-    added_at = serializers.DateTimeField()
-    added_by = serializers.CharField(help_text="Login")
+    added_at = serializers.DateTimeField(
+        allow_null=True, help_text="null for terms of older versions"
+    )
+    added_by = serializers.CharField(help_text="Login; empty for terms of older versions")
     is_correction = serializers.BooleanField(
         help_text="Whether they were added after they had started to apply"
     )

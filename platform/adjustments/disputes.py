@@ -21,8 +21,8 @@ from adjustments.refunds import refund
 from adjustments.rights import currency_of, may_decide, note_act, require_finance
 from billing.models import MeteredAttempt
 from clusters.models import Pool
+from primitives.currencies import money_text
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
-from primitives.units import NANO_PER_UNIT, cents_text, div_half_even
 from tenants.access import Actor, get_visible, visible
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
@@ -218,7 +218,7 @@ def _refuse_above_present_charge(dispute: Dispute, amount_nano: int) -> None:
     """Raise Conflict for a refund above the charge of now: a fault may have lowered it."""
     present_nano = charge_nano_of(dispute)
     if amount_nano > present_nano:
-        shown = cents_text(div_half_even(present_nano * 100, NANO_PER_UNIT))
+        shown = money_text(present_nano, dispute.currency)
         raise Conflict(
             f"The charge is now {shown} {dispute.currency}. Refund at most that, or decline.",
             present_nano=present_nano,

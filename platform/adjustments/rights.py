@@ -9,8 +9,8 @@ from audit.recording import record
 from billing.models import RateCard
 from live.publishing import COSTS, publish
 from notices.second_person import Request, tell_deciders, tell_requester
+from primitives.currencies import money_text
 from primitives.errors import Conflict, Forbidden
-from primitives.units import NANO_PER_UNIT, cents_text, div_half_even
 from tenants.access import Actor
 from tenants.models import Node
 from tenants.roles import Permission
@@ -74,13 +74,14 @@ def note_act(
         request_id=current_request_id(),
     )
     publish("reports", organization_id=subject.organization_id, audience=COSTS)
-    amount = cents_text(div_half_even(amount_nano, NANO_PER_UNIT // 100))
+    amount = money_text(amount_nano, subject.currency)
     request = Request(
         kind=kind,
         id=subject.pk,
         called=f"The {kind} about {amount} {subject.currency} of {subject.team.display_path}",
         link="/adjustments",
         asked_by_id=subject.asked_by_id,
+        node_path=subject.team.path,
     )
     if act in _ASKED:
         path = subject.organization.path

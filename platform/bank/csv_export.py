@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from bank.statements import Statement
+from primitives.csv_text import csv_line, plain_text
 from primitives.units import div_half_even
-from webapi.csv_text import csv_line, plain_text
 
 #: New columns are added at the end. A column never changes its meaning.
 COLUMNS = (

@@ -15,7 +15,7 @@ from audit.recording import record as record_event
 from bank.amounts import hours_text
 from bank.models import CreditNotice
 from live.publishing import publish
-from notices.giving import NewNotice
+from notices.giving import NewNotice, for_node
 from notices.giving import give_notices as give_to_people
 from notices.models import NoticeEvent
 from notices.recipients import nearest_people_of
@@ -74,9 +74,9 @@ def give_notices(now: datetime) -> int:
                 "days": days,
             },
         )
-        notices += [
+        notices += for_node(
             NewNotice(
-                user_id=user_id,
+                user_id=None,
                 event=NoticeEvent.CREDITS_EXPIRING,
                 key=f"credits:{credit_pool_id}:{team_id}:{expires_at.isoformat()}:{days}",
                 subject_kind="team",
@@ -86,9 +86,10 @@ def give_notices(now: datetime) -> int:
                 link=f"/credits?team={team.display_path}&pool={pool}",
                 at=now,
                 deadline=expires_at,
-            )
-            for user_id in people[team.path]
-        ]
+                node_path=team.path,
+            ),
+            people[team.path],
+        )
     give_to_people(notices)
     for organization_id in sorted(given):
         publish("quotas", organization_id=organization_id)

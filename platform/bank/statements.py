@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -111,6 +111,20 @@ def credits_in(organization: Node, pool: Pool) -> PoolCredits:
         pool_ugpu_s=0 if common is None else common.balance,
         teams=tuple(teams),
     )
+
+
+def balances_in(organization: Node, pool: Pool) -> Mapping[str, int] | None:
+    """Return the balances of the organization's teams in `pool`, by the id of the team.
+
+    In millionths of a GPU-second; None where the credit bank is off. Teams without an account are
+    absent.
+    """
+    if not CreditBank.objects.filter(organization=organization, is_on=True).exists():
+        return None
+    credit_pool = CreditPool.objects.filter(organization=organization, pool=pool).first()
+    if credit_pool is None:
+        return {}
+    return {one.owner: one.balance for one in accounts_of(credit_pool.ledger).filter(kind=TEAM)}
 
 
 def limits_of(bank: CreditBank | None, weighted_mgpu: int) -> tuple[int, int]:

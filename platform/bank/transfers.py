@@ -369,6 +369,7 @@ def _note(transfer: CreditTransfer, act: str, *, actor: Actor | None, now: datet
         f"{transfer.sender.display_path} to {transfer.recipient.display_path}",
         link=f"/credits?team={transfer.recipient.display_path}",
         asked_by_id=transfer.asked_by_id,
+        node_path=transfer.recipient.path,
     )
     if act == "asked":
         assert transfer.recipient.parent is not None

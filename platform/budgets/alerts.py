@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from audit.recording import record
 from budgets.models import AlertKind, Budget, BudgetAlert, BudgetState, WindowKind
 from live.publishing import publish
-from notices.giving import NewNotice, give_notices
+from notices.giving import NewNotice, for_node, give_notices
 from notices.models import NoticeEvent
 from notices.recipients import active_people, nearest_people_of
 from primitives.days import midnight
@@ -94,18 +94,20 @@ def _notices(alerts: Sequence[BudgetAlert]) -> Iterator[NewNotice]:
             if alert.kind == AlertKind.USED
             else "is forecast to reach its limit"
         )
-        for user_id in recipients:
-            yield NewNotice(
-                user_id=user_id,
-                event=NoticeEvent.BUDGET_ALERT,
-                key=f"budget:{budget.pk}:{alert.window_start.isoformat()}:{alert.kind}:"
-                f"{alert.percent}:{alert.limit}",
-                subject_kind="budget",
-                subject_id=budget.pk,
-                sentence=f"The budget {budget.name} of {budget.node.display_path} {reached}.",
-                link=f"/budgets?scope={budget.node.display_path}",
-                at=alert.at,
-            )
+        notice = NewNotice(
+            user_id=None,
+            event=NoticeEvent.BUDGET_ALERT,
+            key=f"budget:{budget.pk}:{alert.window_start.isoformat()}:{alert.kind}:"
+            f"{alert.percent}:{alert.limit}",
+            subject_kind="budget",
+            subject_id=budget.pk,
+            sentence=f"The budget {budget.name} of {budget.node.display_path} {reached}.",
+            link=f"/budgets?scope={budget.node.display_path}",
+            at=alert.at,
+            # The channel of a team does not tell of a person's budget.
+            node_path="" if budget.user_id else budget.node.path,
+        )
+        yield from for_node(notice, recipients)
 
 
 def _reached(budget: Budget, state: BudgetState) -> Iterator[tuple[AlertKind, int, int]]:

@@ -34,7 +34,7 @@ def buckets_of(period: Period, dimension: Dimension, zone: ZoneInfo) -> list[Buc
     The first and the last one may be partial. Raises InvalidRequest for more than `BUCKETS_MAX`.
     """
     found: list[Bucket] = []
-    edges = _hours(period.start, zone) if dimension is Dimension.HOUR else _days(period, zone)
+    edges = hours_from(period.start, zone) if dimension is Dimension.HOUR else _days(period, zone)
     label, start = "", period.start
     for edge in edges:
         if edge >= period.end:
@@ -74,7 +74,7 @@ def _days(period: Period, zone: ZoneInfo) -> Iterator[datetime]:
         day += timedelta(days=1)
 
 
-def _hours(start: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+def hours_from(start: datetime, zone: ZoneInfo) -> Iterator[datetime]:
     """Yield the beginnings of hours from the one at or before `start` on.
 
     A change of the clock begins an hour, too. So where clocks change by half an hour, an hour of

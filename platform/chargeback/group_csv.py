@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from billing.models import ExtraCharge, RateLine, UsageClass
 from chargeback.dimensions import NODES, PART, Dimension, node_label
 from chargeback.reports import GroupedReport, GroupRow
+from primitives.csv_text import csv_line, plain_text
 from primitives.units import MGPU_S_PER_GPU_HOUR, NANO_PER_UNIT, div_half_even
-from webapi.csv_text import csv_line, plain_text
 
 #: The columns after those of the dimensions. New ones are added at the end.
 COLUMNS = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from billing.periods import Period
 from chargeback.group_csv import cost_text, gpu_hours_text
 from chargeback.jobs import JobUse
-from webapi.csv_text import csv_line, plain_text
+from primitives.csv_text import csv_line, plain_text
 
 #: New columns are added at the end. A column never changes its meaning.
 COLUMNS = (

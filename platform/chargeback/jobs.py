@@ -17,7 +17,7 @@ from primitives.errors import FieldError, InvalidRequest
 from primitives.units import DeviceKind
 from tenants.access import Actor
 from tenants.models import Node
-from tenants.places import placed_between, visible_place
+from tenants.places import visible_place
 from tenants.roles import Permission
 
 #: The most rows of a list of jobs as CSV.
@@ -77,7 +77,7 @@ def jobs_behind(
             "Give the path of a node of the report.", errors=[FieldError("/node", "is required")]
         )
     top = visible_place(actor, narrowed.node_path, Permission.VIEW_COSTS, Permission.VIEW_JOBS)
-    places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
+    places = narrowed.places(actor, period, top)
     nodes = nodes_of(places)
     pools = pools_named(narrowed.pool)
     teams, names = teams_of(nodes), list(pools.values())

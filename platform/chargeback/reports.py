@@ -67,13 +67,16 @@ def charged_as(name: str) -> Charged:
 class Narrowed:
     """The part of all use that a report covers; None is everything.
 
-    `node_path` covers everything below it.
+    `node_path` covers everything below it. A code covers teams only in the months in which they
+    have it, and `UNCODED` those without one.
     """
 
     node_path: str | None = None
     pool: str | None = None
     usage_class: Charged | None = None
     attempts: AttemptFilter = EVERY_ATTEMPT
+    cost_centre: str | None = None
+    project_code: str | None = None
 
     def covers(self, charged: str) -> bool:
         """Return whether the report covers a usage class or a charge beside use.
@@ -83,6 +86,30 @@ class Narrowed:
         if charged == ExtraCharge.COMMITMENT and self.attempts != EVERY_ATTEMPT:
             return False
         return self.usage_class in (None, charged)
+
+    def places(self, actor: Actor, period: Period, below: str | None) -> list[Place]:
+        """Return the nodes below a path whose costs the actor may see, cut to the codes' months.
+
+        Raises Forbidden as `placed_between`.
+        """
+        found = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=below)
+        wanted = {
+            CodeKind.COST_CENTRE: self.cost_centre,
+            CodeKind.PROJECT_CODE: self.project_code,
+        }
+        codes = {kind: code for kind, code in wanted.items() if code is not None}
+        if not codes:
+            return found
+        teams = [place for place in found if place.node.kind == NodeKind.TEAM]
+        coded = coded_places(teams, list(codes), period.start, period.end)
+        return [
+            *(place for place in found if place.node.kind != NodeKind.TEAM),
+            *(
+                place
+                for place, has in coded
+                if [one or UNCODED for one in has] == [*codes.values()]
+            ),
+        ]
 
 
 EVERYTHING = Narrowed()
@@ -179,7 +206,7 @@ def grouped_report(
         top = visible_place(actor, narrowed.node_path, Permission.VIEW_COSTS)
     zone = zone_for(actor, narrowed.node_path)
     period = asked.period(zone, now)
-    places = placed_between(actor, Permission.VIEW_COSTS, period.start, period.end, below=top)
+    places = narrowed.places(actor, period, top)
     scope = _Scope.of(places, narrowed, [each for each in by if each in CODES], period)
     time = next((dimension for dimension in by if dimension in TIMES), None)
     buckets = [] if time is None else buckets_of(period, time, zone)

@@ -14,8 +14,9 @@ from exports.closed_tables import ClosedCharge
 from exports.models import Export
 from periods.documents import PDF_LINES_MAX, PdfUnavailable, pdf_of
 from periods.statements import cents_of
+from primitives.currencies import cents_text
 from primitives.errors import Conflict
-from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, cents_text, div_half_even
+from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, div_half_even
 
 
 class ReportLine(NamedTuple):
@@ -62,7 +63,8 @@ class ReportWriter:
     def document(self) -> dict[str, Any]:
         """Return the texts of the report, as in `periods.documents`."""
         lines = sorted(self._sums)
-        cents = dict(zip(lines, cents_of([self._sums[line][1] for line in lines]), strict=True))
+        costs = [self._sums[line][1] for line in lines]
+        cents = dict(zip(lines, cents_of(costs, self._currency), strict=True))
         shown = lines
         if len(lines) > PDF_LINES_MAX:
             largest = sorted(lines, key=lambda line: (-abs(cents[line]), line))
@@ -93,8 +95,11 @@ class ReportWriter:
             "provider": settings.PROVIDER_NAME,
             "facts": facts,
             "columns": [*_COLUMNS, f"Amount {self._currency}".rstrip()],
-            "rows": [_cells(line, self._sums[line][0], cents[line]) for line in shown],
-            "total": cents_text(sum(cents.values())),
+            "rows": [
+                _cells(line, self._sums[line][0], cents_text(cents[line], self._currency))
+                for line in shown
+            ],
+            "total": cents_text(sum(cents.values()), self._currency),
             "currency": self._currency,
             "totals": [],
         }
@@ -111,9 +116,9 @@ def _line(row: Any) -> ReportLine:
     return ReportLine(row.team, row.pool, row.usage_class, "charge", row.device)
 
 
-def _cells(line: ReportLine, mgpu_s: int, cents: int) -> list[str]:
+def _cells(line: ReportLine, mgpu_s: int, amount: str) -> list[str]:
     thousandths = div_half_even(mgpu_s * 1_000, MGPU_S_PER_GPU_HOUR)
     whole, rest = divmod(abs(thousandths), 1_000)
     sign = "-" if thousandths < 0 else ""
     hours = f"{sign}{whole:,}.{rest:03d} {DeviceKind(line.device).singular}-h"
-    return [*line[:4], hours if mgpu_s else "", cents_text(cents)]
+    return [*line[:4], hours if mgpu_s else "", amount]

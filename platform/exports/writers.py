@@ -16,8 +16,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import xlsxwriter  # type: ignore[import-untyped]
 
 from exports.tables import Column
+from primitives.csv_text import plain_text
 from primitives.errors import InvalidRequest
-from webapi.csv_text import plain_text
 
 #: Rows of a sheet in a spreadsheet, without the head.
 XLSX_ROWS_MAX = 1_048_575

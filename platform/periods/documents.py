@@ -19,8 +19,9 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from periods.statement_models import Statement, StatementKind, StatementLine
+from primitives.currencies import cents_text
 from primitives.errors import Conflict, PortalError
-from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, cents_text, div_half_even
+from primitives.units import MGPU_S_PER_GPU_HOUR, DeviceKind, div_half_even
 
 #: The most lines of a PDF. Larger statements are there as JSON and HTML.
 PDF_LINES_MAX = 5_000
@@ -64,7 +65,7 @@ def document_of(statement: Statement) -> dict[str, Any]:
         facts.append(("Terms", statement.terms))
     facts.append(("Digest of the month", statement.period.digest))
     lines = list(statement.lines_in_order)
-    totals = _totals_by_code(lines)
+    totals = _totals_by_code(lines, statement.currency)
     return {
         "title": f"{'Credit note' if is_credit else 'Statement'} {statement.number}",
         "provider": statement.provider,
@@ -77,12 +78,12 @@ def document_of(statement: Statement) -> dict[str, Any]:
         ],
         "rows": [_row(line, has_codes=bool(totals)) for line in lines],
         "totals": totals,
-        "total": cents_text(statement.total_cents),
+        "total": cents_text(statement.total_cents, statement.currency),
         "currency": statement.currency,
     }
 
 
-def _totals_by_code(lines: Iterable[StatementLine]) -> list[tuple[str, str, str]]:
+def _totals_by_code(lines: Iterable[StatementLine], currency: str) -> list[tuple[str, str, str]]:
     """Return cost centre, project code and amount of each pair of them; none without codes."""
     cents: Counter[tuple[str, str]] = Counter()
     for line in lines:
@@ -90,7 +91,7 @@ def _totals_by_code(lines: Iterable[StatementLine]) -> list[tuple[str, str, str]
     if cents.keys() <= {("", "")}:
         return []
     return [
-        (cost_centre or "none", project_code or "none", cents_text(amount))
+        (cost_centre or "none", project_code or "none", cents_text(amount, currency))
         for (cost_centre, project_code), amount in sorted(cents.items())
     ]
 
@@ -186,7 +187,7 @@ def _row(line: StatementLine, *, has_codes: bool) -> list[str]:
         f"{month}, correction" if line.is_correction else month,
         *([" / ".join(filter(None, codes)) or "none"] if has_codes else []),
         f"{sign}{hours} {DeviceKind(line.device).singular}-h" if adjusted is None else "",
-        cents_text(line.amount_cents),
+        cents_text(line.amount_cents, line.statement.currency),
     ]
 
 

@@ -20,7 +20,7 @@ from adjustments.models import Adjustment
 from audit.recording import record
 from billing.models import PriceMode
 from live.publishing import COSTS, publish
-from notices.giving import NewNotice, give_notices
+from notices.giving import NewNotice, for_node, give_notices
 from notices.models import NoticeEvent
 from notices.recipients import nearest_people
 from periods.closing import one_month, organization_of
@@ -33,8 +33,9 @@ from periods.statement_models import (
     StatementKind,
     StatementLine,
 )
+from primitives.currencies import cents_text, digits_of
 from primitives.errors import Conflict, FieldError, InvalidRequest, NotFound
-from primitives.units import DeviceKind, cents_text, div_half_even
+from primitives.units import DeviceKind, div_half_even
 from tenants.access import Actor
 from tenants.models import NodeKind
 from tenants.places import nodes_by_path
@@ -96,7 +97,7 @@ def lines_of(period: BillingPeriod) -> dict[LineKey, LineSums]:
         for *values, mgpu_s, cost_nano in rows.order_by(*_OF_USE)
     ]
     found += _adjustment_lines(period)
-    cents = cents_of([cost_nano for _, _, cost_nano in found])
+    cents = cents_of([cost_nano for _, _, cost_nano in found], period.currency)
     return {
         key: LineSums(mgpu_s, cost_nano, amount_cents)
         for (key, mgpu_s, cost_nano), amount_cents in zip(found, cents, strict=True)
@@ -135,17 +136,20 @@ def line_of_adjustment(adjustment: Adjustment, period: BillingPeriod) -> LineKey
     )
 
 
-def cents_of(costs_nano: Sequence[int]) -> list[int]:
+def cents_of(costs_nano: Sequence[int], currency: str) -> list[int]:
     """Return costs in cents, by largest remainder. They sum to the total, rounded half to even.
 
     Each cost gets its floor. The cents that are left go to the largest remainders, ties in order.
+    A currency without cents has whole units, as hundreds of cents.
     """
-    cents = [cost_nano // NANO_PER_CENT for cost_nano in costs_nano]
-    missing = div_half_even(sum(costs_nano), NANO_PER_CENT) - sum(cents)
-    places = sorted(range(len(cents)), key=lambda place: -(costs_nano[place] % NANO_PER_CENT))
+    cents_per_step = 10 ** max(0, 2 - digits_of(currency))
+    step_nano = NANO_PER_CENT * cents_per_step
+    steps = [cost_nano // step_nano for cost_nano in costs_nano]
+    missing = div_half_even(sum(costs_nano), step_nano) - sum(steps)
+    places = sorted(range(len(steps)), key=lambda place: -(costs_nano[place] % step_nano))
     for place in places[:missing]:
-        cents[place] += 1
-    return cents
+        steps[place] += 1
+    return [step * cents_per_step for step in steps]
 
 
 def issue_statements(
@@ -214,23 +218,22 @@ def issue_statements(
 def _give_notices(issued: Sequence[Statement], month: str, *, actor: Actor, now: datetime) -> None:
     """Tell the others who manage the organization's charges that statements are ready."""
     organization, currency = issued[0].organization, issued[0].currency
-    total = cents_text(sum(statement.total_cents for statement in issued))
+    total = cents_text(sum(statement.total_cents for statement in issued), currency)
     statements = "1 statement" if len(issued) == 1 else f"{len(issued)} statements"
     people = nearest_people(Permission.MANAGE_PRICES, organization.path, without=actor.user.pk)
-    give_notices(
-        NewNotice(
-            user_id=user_id,
-            event=NoticeEvent.STATEMENT_READY,
-            key=f"statement:{issued[0].pk}",
-            subject_kind="period",
-            subject_id=issued[0].period_id,
-            sentence=f"{organization.display_path} has {statements} of {month} over {total} "
-            f"{currency}.",
-            link=f"/periods?month={month}",
-            at=now,
-        )
-        for user_id in people
+    notice = NewNotice(
+        user_id=None,
+        event=NoticeEvent.STATEMENT_READY,
+        key=f"statement:{issued[0].pk}",
+        subject_kind="period",
+        subject_id=issued[0].period_id,
+        sentence=f"{organization.display_path} has {statements} of {month} over {total} "
+        f"{currency}.",
+        link=f"/periods?month={month}",
+        at=now,
+        node_path=organization.path,
     )
+    give_notices(for_node(notice, people))
 
 
 def credit_statement(statement_id: UUID, reason: str, *, actor: Actor, now: datetime) -> Statement:

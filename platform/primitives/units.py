@@ -52,10 +52,11 @@ def gpus_text(mgpu: int) -> str:
     return f"{sign}{whole:,}{fraction}"
 
 
-def cents_text(cents: int) -> str:
-    """Return an amount of cents as text: -123456 is "-1,234.56"."""
-    whole, rest = divmod(abs(cents), 100)
-    return f"{'-' if cents < 0 else ''}{whole:,}.{rest:02d}"
+def gpu_hours(mgpu_s: int) -> str:
+    """Return milli-GPU-seconds as GPU-hours with three decimals, halves rounded away from zero."""
+    thousandths = (2 * abs(mgpu_s) + 3_600) // 7_200
+    sign = "-" if mgpu_s < 0 and thousandths else ""
+    return f"{sign}{thousandths // 1000:,}.{thousandths % 1000:03d}"
 
 
 def mgpu_of(gpus: Decimal) -> int:

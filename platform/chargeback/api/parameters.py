@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 from billing.models import ExtraCharge, UsageClass
 from billing.scopes import AttemptFilter
+from chargeback.dimensions import UNCODED
 from chargeback.reports import Asked, Narrowed, charged_as
 from webapi.parameters import Parameters, choice, day_or_time, text, time
 
@@ -37,6 +38,12 @@ class NarrowedParameters(PeriodParameters):
     cluster: str | None = text("Only use of this cluster")
     priority_class: str | None = text("Only use of this priority class")
     job_type: str | None = text("Only use of jobs of this type")
+    cost_centre: str | None = text(
+        f"Only use of teams in the months in which they have this cost centre; {UNCODED}: none"
+    )
+    project_code: str | None = text(
+        f"Only use of teams in the months in which they have this project code; {UNCODED}: none"
+    )
     usage_class: str | None = choice(
         [*UsageClass, *ExtraCharge], "Only this usage class, or this charge beside use"
     )
@@ -49,4 +56,6 @@ class NarrowedParameters(PeriodParameters):
             pool=self.pool,
             usage_class=None if self.usage_class is None else charged_as(self.usage_class),
             attempts=AttemptFilter(self.user, self.cluster, self.priority_class, self.job_type),
+            cost_centre=self.cost_centre,
+            project_code=self.project_code,
         )

@@ -15,6 +15,7 @@ from exports.models import (
     ExportState,
     UserNaming,
 )
+from periods.api.month_field import MonthField
 from webapi.serializers import StrictSerializer, TextField, UtcTimeField
 
 
@@ -113,7 +114,7 @@ class ChargeAuditSerializer(serializers.Serializer[ChargeAudit]):
 
     id = serializers.UUIDField()
     organization = serializers.CharField(source="organization.slug")
-    month = serializers.DateField(format="%Y-%m", help_text='Such as "2026-11"')
+    month = MonthField(help_text='Such as "2026-11"')
     audited_at = serializers.DateTimeField()
     line_count = serializers.IntegerField(help_text="Compared sums, by pool and usage class")
     difference_count = serializers.IntegerField(help_text="0: all agree to the unit")

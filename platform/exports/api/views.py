@@ -14,7 +14,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from exports.api.downloads import FileResponse
 from exports.api.serializers import ExportCreateSerializer, ExportSerializer
 from exports.requests import (
     export_by_id,
@@ -29,6 +28,7 @@ from webapi.idempotency import respond_once
 from webapi.paging import page_body, page_by_id, refuse_body, refuse_unknown_parameters
 from webapi.parameters import PageParameters
 from webapi.serializers import IDEMPOTENCY_KEY, answers, etag_header, page_of
+from webapi.streams import PartwiseResponse, file_parts
 
 _CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -152,11 +152,10 @@ class ExportFile(APIView):
         headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
         if known & {etag, "*"}:
             return HttpResponse(status=304, headers=headers)
-        return FileResponse(
-            path,
+        return PartwiseResponse(
+            file_parts(path),
+            file_name=export.file_name,
             content_type=_CONTENT_TYPES[export.format],
-            headers={
-                **headers,
-                "Content-Disposition": f'attachment; filename="{export.file_name}"',
-            },
+            size=path.stat().st_size,
+            headers=headers,
         )

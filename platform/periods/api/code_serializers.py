@@ -6,28 +6,10 @@ from typing import Any
 
 from rest_framework import serializers
 
+from periods.api.month_field import MonthField
 from periods.code_models import CODE_LENGTH_MAX, CodeKind
 from periods.codes import SET_MAX
-from periods.months import first_day
-from primitives.errors import InvalidRequest
 from webapi.serializers import BoundedListField, StrictSerializer, TextField
-
-
-class MonthField(serializers.CharField):
-    """A month such as "2026-11", as its first day."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        """Return the first day. Raises ValidationError."""
-        try:
-            return first_day(data if isinstance(data, str) else "")
-        except InvalidRequest as error:
-            raise serializers.ValidationError(
-                "must be a month such as 2026-11", code="invalid"
-            ) from error
-
-    def to_representation(self, value: Any) -> str:
-        """Return the month of its first day."""
-        return f"{value:%Y-%m}"
 
 
 class AccountingCodeSerializer(serializers.Serializer[Any]):

@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from periods.api.month_field import MonthField
 from periods.statement_models import (
     STATEMENT_REASON_LENGTH_MAX,
     TERMS_LENGTH_MAX,
@@ -21,7 +22,7 @@ class IssuedStatementSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     number = serializers.CharField(help_text='Such as "2026-00012"')
     kind = serializers.ChoiceField(choices=StatementKind.values)
-    month = serializers.DateField(source="period.month", format="%Y-%m", help_text="Closed month")
+    month = MonthField(source="period.month", help_text="Closed month")
     unit = serializers.CharField(source="unit_path", help_text="Path of the department or team")
     unit_name = serializers.CharField(help_text="At the issuing, as all names")
     organization_name = serializers.CharField()
@@ -52,7 +53,7 @@ class IssuedStatementLineSerializer(serializers.Serializer[Any]):
     """The use of a pool by a team in one class, in one month, or an adjustment."""
 
     number = serializers.IntegerField()
-    month = serializers.DateField(format="%Y-%m", help_text="Month of the use")
+    month = MonthField(help_text="Month of the use")
     is_correction = serializers.BooleanField(help_text="It changes the charges of that month")
     team = serializers.CharField(source="team_path", help_text="Path at the time of use")
     pool = serializers.CharField(help_text="Empty for an adjustment without a pool")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from datetime import date
 from io import StringIO
 from typing import Any
 from urllib.parse import quote
@@ -28,6 +29,7 @@ from builders.portal_builders import (
     an_actor,
     an_organization,
 )
+from periods.code_models import AccountingCode
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db
@@ -287,6 +289,24 @@ def test_the_jobs_behind_a_number_page_by_page() -> None:
     totals = caller.get(REPORT).json()["totals"]
     assert sum(job["mgpu_s"] for job in found) == totals["guaranteed_mgpu_s"]
     assert sum(job["cost_nano"] for job in found) == totals["cost_nano"]
+
+
+def test_the_jobs_of_a_cost_centre_and_of_none() -> None:
+    """Against: the parameter left out of the list or of its file."""
+    company = a_company()
+    a_rate_card(company.organization)
+    coded = a_metered_attempt(company.nlp, 0, 100, job_name="coded")
+    other = a_metered_attempt(company.vision, 0, 100, job_name="other")
+    AccountingCode.objects.create(
+        node=company.nlp, kind="cost_centre", code="4711", start=date(2026, 11, 1), set_at=at(0)
+    )
+    caller = finance_of(company)
+    for code, job in (("4711", coded), ("(none)", other)):
+        path = f"{JOBS}&cost_centre={code}"
+        assert [each["job"] for each in caller.get(path).json()["items"]] == [str(job.job_id)]
+        lines = caller.get(f"{path}&format=csv").content.decode().splitlines()
+        assert [line.split(",")[1] for line in lines[1:]] == [job.job_name]
+    assert caller.get(f"{JOBS}&project_code=4711").json()["items"] == []
 
 
 def test_free_use_is_listed_with_its_reasons() -> None:

@@ -16,9 +16,9 @@ from chargeback.dimensions import Dimension
 from chargeback.group_csv import COLUMNS, cost_text, csv_lines, gpu_hours_text
 from chargeback.reports import EVERYTHING, GroupedReport, GroupRow
 from clusters.models import Pool
+from primitives.csv_text import plain_text
 from primitives.units import DeviceKind
 from tenants.models import Node
-from webapi.csv_text import plain_text
 
 
 def a_report(

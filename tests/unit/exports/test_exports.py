@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import hashlib
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from builders.chargeback_builders import report_of
 from builders.export_builders import an_export
 from builders.portal_builders import Company, a_company, an_actor
 from exports import requests, running
-from exports.api.downloads import FileResponse
 from exports.files import file_of, part_of
 from exports.models import Export
 from exports.requests import finished_file, make_again, request_export
@@ -425,15 +423,3 @@ def test_a_file_of_a_former_path_is_for_who_may_request_it(company: Company) -> 
         requested(newcomer, node_path="ai-company/research/nlp")
     assert caller_of(newcomer).get(f"exports/{export.pk}").status_code == 404
     assert caller_of(newcomer).get("exports").json()["items"] == []
-
-
-def test_an_asynchronous_server_sends_in_chunks(tmp_path: Path) -> None:
-    """Against: Django's own iteration, which reads the whole file into one list first."""
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * 100_000)
-
-    async def chunks() -> list[int]:
-        response = FileResponse(path)
-        return [len(chunk) async for chunk in response]
-
-    assert asyncio.run(chunks()) == [65_536, 34_464]

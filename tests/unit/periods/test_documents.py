@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import date
@@ -21,8 +22,8 @@ from periods.codes import NewCode, set_codes
 from periods.documents import PdfUnavailable, document_of, html_of, pdf_of
 from periods.statement_models import Statement
 from periods.statements import Unit, credit_statement, issue_statements
+from primitives.currencies import DIGITS, cents_text
 from primitives.errors import Conflict
-from primitives.units import cents_text
 from tenants.access import Actor
 from tenants.models import NodeKind
 from tenants.roles import Role
@@ -198,10 +199,29 @@ def test_the_same_statement_gives_the_same_bytes(company: Company, fiona: Actor)
 
 
 @pytest.mark.parametrize(
-    ("cents", "text"), [(-123_456, "-1,234.56"), (0, "0.00"), (-5, "-0.05"), (100, "1.00")]
+    ("cents", "currency", "text"),
+    [
+        (-123_456, "EUR", "-1,234.56"),
+        (0, "EUR", "0.00"),
+        (-5, "USD", "-0.05"),
+        (123_400, "JPY", "1,234"),
+        (123_456, "KWD", "1,234.560"),
+    ],
 )
-def test_amounts_as_text(cents: int, text: str) -> None:
-    assert cents_text(cents) == text
+def test_amounts_as_text(cents: int, currency: str, text: str) -> None:
+    """Planted: two decimals for each currency."""
+    assert cents_text(cents, currency) == text
+
+
+def test_pages_have_the_decimals_of_documents() -> None:
+    """Planted: JPY left out of the list of the pages."""
+    source = (Path(__file__).parents[3] / "frontend/src/ui/units.ts").read_text()
+    listed = {
+        code: int(digits)
+        for digits, codes in re.findall(r'^  (\d): "([A-Z ]+)",$', source, re.MULTILINE)
+        for code in codes.split()
+    }
+    assert listed == DIGITS
 
 
 def test_a_pdf_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

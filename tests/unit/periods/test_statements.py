@@ -175,7 +175,14 @@ def test_cents_are_by_largest_remainder(costs: list[int], cents: list[int]) -> N
     """The sum is the total rounded half to even, and each is less than a cent from its cost.
 
     Planted: each cost rounded for itself; the smallest remainders first."""
-    assert cents_of(costs) == cents
+    assert cents_of(costs, "EUR") == cents
+
+
+def test_a_currency_without_cents_is_billed_in_whole_units() -> None:
+    """0.5, 0.7 and 1.9 yen are 3.1. Planted: hundredths of a yen."""
+    yen = [500_000_000, 700_000_000, 1_900_000_000]
+    assert cents_of(yen, "JPY") == [0, 100, 200]
+    assert cents_of([5_000_000, 16_000_000], "KWD") == [0, 2]
 
 
 def test_the_cents_of_all_statements_sum_to_the_month(company: Company, fiona: Actor) -> None:
