@@ -33,6 +33,8 @@ SOURCE_SOCKETS_MAX = 1_000
 
 #: Returns the audiences of a person, named as in `live.publishing`.
 AudiencesOf = Callable[[Any], Iterable[str]]
+#: Returns whether a person and a session get hints at all.
+MayListen = Callable[[Any, Any], bool]
 
 _open_sockets: Counter[str] = Counter()
 
@@ -45,9 +47,12 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
     hints, so that the numbers reveal nothing about other audiences.
     """
 
-    def __init__(self, *args: Any, audiences_of: AudiencesOf, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, audiences_of: AudiencesOf, may_listen: MayListen, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.audiences_of = audiences_of
+        self.may_listen = may_listen
         self.joined: set[str] = set()
         self.counted: list[str] = []
         self.heard: dict[str, int] = {}
@@ -133,7 +138,7 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         self.joined = groups
 
     async def _user(self) -> AbstractBaseUser | None:
-        """Return the user of this session, or None when the session is over.
+        """Return the user of this session, or None when the session is over or gets no hints.
 
         The check includes the session's hash. It changes with a password change or a deactivation,
         even one that was reverted meanwhile.
@@ -142,7 +147,7 @@ class ChangesConsumer(AsyncJsonWebsocketConsumer):
         if not await database_sync_to_async(session.exists)(session.session_key or ""):
             return None
         user = await database_sync_to_async(_user_of)(session)
-        if user is None or not user.is_active or getattr(user, "must_change_password", False):
+        if user is None or not await database_sync_to_async(self.may_listen)(user, session):
             return None
         return user
 

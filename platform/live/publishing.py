@@ -18,8 +18,8 @@ from django.db import connection
 
 from live.waking import channel_of
 
-Topic = Literal["jobs", "quotas", "clusters", "reports", "notices"]
-TOPICS: tuple[Topic, ...] = ("jobs", "quotas", "clusters", "reports", "notices")
+Topic = Literal["jobs", "quotas", "clusters", "reports", "notices", "requests"]
+TOPICS: tuple[Topic, ...] = ("jobs", "quotas", "clusters", "reports", "notices", "requests")
 #: Internal: the rights or sessions of a person changed. Pages never receive this topic.
 RIGHTS = "rights"
 
@@ -69,9 +69,9 @@ def publish_to_people(topic: Topic, user_ids: Iterable[UUID]) -> None:
         _notify([{"topic": topic, "ids": [], "to": to} for to in people], None)
 
 
-def publish_rights(user_id: UUID) -> None:
-    """Make the open sockets of a person check its session and rights again, at commit."""
-    _notify([{"topic": RIGHTS, "ids": [], "to": person(user_id)}], None)
+def publish_rights(*user_ids: UUID) -> None:
+    """Make the open sockets of people check their sessions and rights again, at commit."""
+    _notify([{"topic": RIGHTS, "ids": [], "to": person(each)} for each in user_ids], None)
 
 
 def _notify(payloads: Sequence[dict[str, object]], wake: str | None) -> None:
@@ -79,9 +79,14 @@ def _notify(payloads: Sequence[dict[str, object]], wake: str | None) -> None:
     notices = [(CHANNEL, json.dumps(payload)) for payload in payloads]
     if wake is not None:
         notices.append((channel_of(wake), ""))
-    calls = ", ".join(["pg_notify(%s, %s)"] * len(notices))
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {calls}", [text for notice in notices for text in notice])
+        cursor.execute(_NOTIFY, [[channel for channel, _ in notices], [t for _, t in notices]])
+
+
+_NOTIFY = """
+SELECT pg_notify(channel, payload)
+FROM unnest(%s::text[], %s::text[]) AS notice (channel, payload)
+"""
 
 
 def person(user_id: UUID) -> str:

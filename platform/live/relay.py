@@ -52,6 +52,11 @@ class Merger:
         """Return whether the gathered hints must be taken before more are added."""
         return len(self._jobs) >= JOBS_GATHERED_MAX
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is gathered."""
+        return not self._hints and not self._jobs
+
     def take(self) -> tuple[list[tuple[str, str]], list[str]]:
         """Return the gathered hints as (audience, topic) and the ids of jobs, and start anew."""
         taken = sorted(self._hints), sorted(self._jobs)
@@ -110,19 +115,28 @@ def run_relay(stopping: Event, readers_of_jobs: ReadersOfJobs) -> None:
 def _relay(own: psycopg.Connection, runner: asyncio.Runner, relay: Relay, stopping: Event) -> None:
     silent_until = 0.0
     while not stopping.is_set():
-        for notice in own.notifies(timeout=PERIOD_S):
-            relay.merger.add(notice.payload)
-            if relay.merger.is_full:
-                break
+        # The first hint after a pause goes on at once. Those of the second after it are merged.
+        if relay.merger.is_empty:
+            _gather(own, relay.merger, stop_after=1)
         messages = relay.messages(own)
-        if not messages or time.monotonic() < silent_until:
+        if not messages:
             continue
-        try:
-            runner.run(_send(messages))
-        except Exception:
-            # Any failure of the channel layer means the same: these hints are lost.
-            log.warning("live relay cannot reach Valkey; it tries again in 5 s", exc_info=True)
-            silent_until = time.monotonic() + 5
+        if time.monotonic() >= silent_until:
+            try:
+                runner.run(_send(messages))
+            except Exception:
+                # Any failure of the channel layer means the same: these hints are lost.
+                log.warning("live relay cannot reach Valkey; it tries again in 5 s", exc_info=True)
+                silent_until = time.monotonic() + 5
+        _gather(own, relay.merger, stop_after=None)
+
+
+def _gather(own: psycopg.Connection, merger: Merger, *, stop_after: int | None) -> None:
+    """Add the notices of a period, up to a number of them."""
+    for notice in own.notifies(timeout=PERIOD_S, stop_after=stop_after):
+        merger.add(notice.payload)
+        if merger.is_full:
+            break
 
 
 def _with_platform(hints: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:

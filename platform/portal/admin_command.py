@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "begin-quarantine": ("begin_quarantine", "Forbid all starts until clusters were compared."),
     "check-ledgers": ("check_ledgers", "Prove the ledgers of credits and money."),
     "end-quarantine": ("end_quarantine", "Allow starts again after a restore."),
+    "reset-second-factor": ("reset_second_factor", "Let a person in who lost a second factor."),
 }
 _WRONG_USE = 2
 
@@ -47,6 +48,6 @@ def _usage() -> str:
             "",
             "Commands for the operator, who has access to the database. Each has --help.",
             "",
-            *(f"  {word:<18}{meaning}" for word, (_, meaning) in COMMANDS.items()),
+            *(f"  {word:<21}{meaning}" for word, (_, meaning) in COMMANDS.items()),
         ]
     )

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from live.publishing import COSTS, EVERYBODY, PLATFORM, person, readers_below
 from tenants.access import actor_of
+from tenants.factor_policy import must_enrol
 from tenants.models import User
 from tenants.roles import Permission
+from tenants.session_store import SessionStore
+
+
+def may_listen(user: User, session: SessionStore) -> bool:
+    """Return whether open pages of this session get hints, as REST would answer it."""
+    return not user.must_change_password and not must_enrol(user, session)
 
 
 def audiences_of(user: User) -> list[str]:

@@ -20,12 +20,12 @@ def build_application() -> ClientAddresses:
     from django.conf import settings
 
     from live.consumers import ChangesConsumer
-    from portal.hint_audiences import audiences_of
+    from portal.hint_audiences import audiences_of, may_listen
     from portal.lifespan import lifespan
     from portal.serving import ThreadedHandler
 
     # `path` is annotated for views, but Channels also routes consumers with it.
-    consumer: Any = ChangesConsumer.as_asgi(audiences_of=audiences_of)
+    consumer: Any = ChangesConsumer.as_asgi(audiences_of=audiences_of, may_listen=may_listen)
     changes = path("ws/changes", consumer)
     sockets = URLRouter([changes])
     protocols = ProtocolTypeRouter(

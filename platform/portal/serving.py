@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
@@ -24,7 +25,7 @@ from django.core import signals
 from django.core.exceptions import RequestDataTooBig
 from django.core.handlers.asgi import ASGIRequest, get_script_prefix
 from django.core.handlers.base import BaseHandler
-from django.db import DatabaseError
+from django.db import DatabaseError, close_old_connections
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
@@ -32,6 +33,7 @@ from django.urls import set_script_prefix
 from portal.connections import BELONGS_TO
 from portal.known_callers import is_known, person_of
 from webapi.problems import CONTENT_TYPE, problem
+from webapi.streams import PartwiseResponse
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,10 @@ log = logging.getLogger(__name__)
 THREADS = 16
 #: Requests in one process, answered or waiting for a thread, above which more are refused.
 IN_HAND_MAX = 512
+#: Downloads in one process, and those of one person, above which more are refused. They take as
+#: long as their readers do, so they occupy no place of other requests.
+DOWNLOADS_MAX = 128
+DOWNLOADS_OF_ONE_MAX = 8
 #: Limits of a body. The second one applies to a sender who is not known from the headers.
 BODY_BYTES_MAX = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 UNKNOWN_BODY_BYTES_MAX = 64 * 1024
@@ -61,6 +67,7 @@ class ThreadedHandler(BaseHandler):
         self.load_middleware()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="http")
         self._in_hand = 0
+        self._downloads: Counter[str | None] = Counter()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request. A client that left before its request was read gets no answer."""
@@ -71,24 +78,64 @@ class ThreadedHandler(BaseHandler):
                 return
             except _BodyRefused as refused:
                 messages: list[Message] = refused.answer
+                parts, person = None, None
             else:
-                messages = await self._answered(scope, body)
+                messages, parts, person = await self._answered(scope, body)
+        if parts is not None:
+            await self._send_download(messages, parts, person, receive, send)
+            return
         for message in messages:
             await send(message)
 
-    async def _answered(self, scope: dict[str, Any], body: IO[bytes]) -> list[Message]:
+    async def _answered(
+        self, scope: dict[str, Any], body: IO[bytes]
+    ) -> tuple[list[Message], PartwiseResponse | None, str | None]:
         if self._in_hand >= IN_HAND_MAX:
-            return _too_busy()
+            return _too_busy(), None, None
         self._in_hand += 1
         messages: list[Message]
         try:
-            messages, person = await self._in_thread(self._answer, scope, body)
+            messages, parts, person = await self._in_thread(self._answer, scope, body)
         finally:
             self._in_hand -= 1
         belongs_to = scope.get("extensions", {}).get(BELONGS_TO)
         if person is not None and belongs_to is not None:
             belongs_to(person)
-        return messages
+        return messages, parts, person
+
+    async def _send_download(
+        self,
+        start: list[Message],
+        response: PartwiseResponse,
+        person: str | None,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        """Send a body part by part, until its end or until the client leaves."""
+        if self._downloads.total() >= DOWNLOADS_MAX or (
+            self._downloads[person] >= DOWNLOADS_OF_ONE_MAX
+        ):
+            await self._in_thread(response.close)
+            for message in _too_many_downloads():
+                await send(message)
+            return
+        self._downloads[person] += 1
+        client_leaves = asyncio.ensure_future(receive())
+        try:
+            for message in start:
+                await send(message)
+            parts = iter(response)
+            while not client_leaves.done():
+                part = await self._in_thread(_next_part, parts)
+                body = b"" if part is None else part
+                more = part is not None
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+                if not more:
+                    return
+        finally:
+            self._downloads -= Counter([person])
+            client_leaves.cancel()
+            await self._in_thread(response.close)
 
     async def _read(self, scope: dict[str, Any], receive: Receive, body: IO[bytes]) -> None:
         """Fill `body`. Raises _ClientLeft, or _BodyRefused before more than allowed is kept."""
@@ -131,10 +178,11 @@ class ThreadedHandler(BaseHandler):
 
     def _answer(
         self, scope: Mapping[str, Any], body: IO[bytes]
-    ) -> tuple[list[Message], str | None]:
+    ) -> tuple[list[Message], PartwiseResponse | None, str | None]:
         """Return the complete answer, and the person who asked if a view identified one.
 
-        The thread and its database connection are free before the answer is sent.
+        The thread and its database connection are free before the answer is sent. Of a download,
+        it is the start only, and the response whose parts follow.
         """
         request = None
         set_script_prefix(get_script_prefix(scope))
@@ -148,8 +196,11 @@ class ThreadedHandler(BaseHandler):
             response = HttpResponse("413 Payload too large", status=413)
         else:
             response = self.get_response(request)
+        if isinstance(response, PartwiseResponse) and scope["method"] != "HEAD":
+            close_old_connections()
+            return [_start(response)], response, person_of(request)
         try:
-            return _messages(response), person_of(request)
+            return _messages(response), None, person_of(request)
         finally:
             # Sends `request_finished`, which returns the database connection.
             response.close()
@@ -180,17 +231,28 @@ def _declared_size(scope: Mapping[str, Any]) -> int:
     return 0
 
 
-def _messages(response: HttpResponseBase) -> list[Message]:
+def _next_part(parts: Iterator[bytes]) -> bytes | None:
+    """Return the next part; None at the end. The thread's database connection is free then."""
+    try:
+        return next(parts, None)
+    finally:
+        close_old_connections()
+
+
+def _start(response: HttpResponseBase) -> Message:
     headers = [(name.encode("ascii"), value.encode("latin1")) for name, value in response.items()]
     headers += [
         (b"Set-Cookie", cookie.output(header="").encode("ascii").strip())
         for cookie in response.cookies.values()
     ]
-    return [
-        {"type": "http.response.start", "status": response.status_code, "headers": headers},
-        # Only files of the frontend are streams, and they are small.
-        {"type": "http.response.body", "body": b"".join(response)},
-    ]
+    return {"type": "http.response.start", "status": response.status_code, "headers": headers}
+
+
+def _messages(response: HttpResponseBase) -> list[Message]:
+    # Other streams are files of the frontend, and they are small. That of HEAD has no body.
+    is_download = isinstance(response, PartwiseResponse)
+    body = b"" if is_download else b"".join(response)
+    return [_start(response), {"type": "http.response.body", "body": body}]
 
 
 def _too_busy() -> list[Message]:
@@ -199,6 +261,16 @@ def _too_busy() -> list[Message]:
         code="unavailable",
         title="Try again in a moment",
         detail="This server has more requests than it can answer in time.",
+    )
+
+
+def _too_many_downloads() -> list[Message]:
+    return refusal(
+        503,
+        code="unavailable",
+        title="Try again in a moment",
+        detail=f"Only {DOWNLOADS_OF_ONE_MAX} downloads of a person run at once. Wait for one of "
+        "yours, then try again.",
     )
 
 

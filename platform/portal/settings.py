@@ -80,7 +80,9 @@ def _networks(name: str) -> list[str]:
                 f"{name} must hold addresses or networks like 10.0.0.0/24, not {entry!r}."
             ) from error
         if network.prefixlen == 0:
-            raise BadSetting(f"{name} must not hold all addresses ({entry}); name your proxies.")
+            raise BadSetting(
+                f"{name} must not hold all addresses ({entry}); name those that are needed."
+            )
         networks.append(str(network))
     return networks
 
@@ -165,7 +167,6 @@ VALKEY_URL = _text("TIDEGATE_VALKEY_URL")
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
-    "django.contrib.sessions",
     "django.contrib.postgres",
     "django.contrib.staticfiles",
     "rest_framework",
@@ -176,21 +177,32 @@ INSTALLED_APPS = [
     "audit",
     "ledger",
     "tenants",
+    # Tables of django-allauth stay empty: people, providers and factors are rows of our own.
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "identity",
     "clusters",
     "notices",
+    "maintenance",
     "quotas",
     "bank",
     "budgets",
     "billing",
     "exports",
     "adjustments",
+    "approvals",
     "periods",
     "jobs",
+    "history",
     "portal",
 ]
 
 MIDDLEWARE = [
     "webapi.middleware.RequestIdMiddleware",
+    "webapi.request_limits.RequestLimitMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "portal.middleware.ContentSecurityPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -198,6 +210,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -218,10 +231,23 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
+SOCIALACCOUNT_ADAPTER = "identity.protocol.SocialAdapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = "login"
+#: The name of the account in authenticator apps.
+MFA_TOTP_ISSUER = "Tidegate"
+#: Origins of identity providers that need no https, or that are inside the network. All others
+#: need https and a public address.
+IDENTITY_ORIGINS = _listed(
+    "TIDEGATE_IDENTITY_ORIGINS",
+    r"https?://(\[[0-9a-f:.]+\]|[a-z0-9._-]+):[0-9]{1,5}",
+    "https://login.internal:443",
+)
+
 #: The only peers whose X-Forwarded-For and X-Forwarded-Proto count. Empty by default.
 TRUSTED_PROXIES = _networks("TIDEGATE_TRUSTED_PROXIES")
 #: True where a proxy in front of the web process ends TLS. On a laptop, loopback has no TLS.
 IS_BEHIND_TLS = _bool("TIDEGATE_BEHIND_TLS", default=False)
+SESSION_ENGINE = "tenants.session_store"
 SESSION_COOKIE_NAME = "__Host-session" if IS_BEHIND_TLS else "session"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_BEHIND_TLS
 SESSION_COOKIE_HTTPONLY = True
@@ -251,6 +277,7 @@ REST_FRAMEWORK = {
         "tenants.api.authentication.BrowserSessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["webapi.permissions.IsSignedIn"],
+    "DEFAULT_THROTTLE_CLASSES": ["webapi.request_limits.RequestLimit"],
     "DEFAULT_RENDERER_CLASSES": ["webapi.renderers.FastJsonRenderer"],
     "DEFAULT_PARSER_CLASSES": ["webapi.parsers.StrictJsonParser"],
     "DEFAULT_SCHEMA_CLASS": "webapi.schema.PortalSchema",
@@ -265,6 +292,8 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Tidegate",
     "DESCRIPTION": "One quota for every GPU an organization owns, on Slurm and Kubernetes at once.",
     "VERSION": "1",
+    "LICENSE": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    "SERVERS": [{"url": "/", "description": "The portal that serves this document"}],
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
@@ -282,6 +311,8 @@ SPECTACULAR_SETTINGS = {
         "UsageClass": "billing.models.UsageClass.values",
         "PriceMode": "billing.models.PriceMode.choices",
         "AdjustmentStatus": "adjustments.models.AdjustmentStatus.choices",
+        "RequestKind": "approvals.models.RequestKind.choices",
+        "RequestStatus": "approvals.models.RequestStatus.choices",
         "DisputeStatus": "adjustments.models.DisputeStatus.choices",
         "ChargeCodeKind": "periods.code_models.CodeKind.values",
         "StatementKind": "periods.statement_models.StatementKind.values",
@@ -324,7 +355,8 @@ if PUBLIC_URL and not re.fullmatch(
     r"https?://(\[[0-9a-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", PUBLIC_URL
 ):
     raise BadSetting(f"TIDEGATE_PUBLIC_URL must look like https://host, not {PUBLIC_URL!r}.")
-#: The mail server for password links. Empty: links are shown to the person who created them.
+#: The mail server for password links and notices. Empty: links are shown to the person who created
+#: them, and notices are not mailed.
 _mail = urlsplit(_text("TIDEGATE_MAIL_URL", ""))
 IS_MAIL_CONFIGURED = bool(_mail.geturl())
 if IS_MAIL_CONFIGURED and (_mail.scheme not in {"smtp", "smtps"} or not _mail.hostname):
@@ -340,6 +372,10 @@ EMAIL_USE_SSL = _mail.scheme == "smtps"
 EMAIL_USE_TLS = _mail.scheme == "smtp" and EMAIL_HOST not in {"127.0.0.1", "::1", "localhost"}
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = _text("TIDEGATE_MAIL_FROM", "tidegate@localhost")
+#: Networks inside which webhooks may have private addresses, plain HTTP and any port.
+WEBHOOK_NETWORKS = _networks("TIDEGATE_WEBHOOK_NETWORKS")
+#: Requests of one person in a minute. 0: no limit.
+REQUESTS_PER_MINUTE = _int("TIDEGATE_REQUESTS_PER_MINUTE", 6000, low=0, high=1_000_000)
 #: Age of a cluster's last answer from which pages call it stale.
 STALE_AFTER_S = _int("TIDEGATE_STALE_AFTER_S", 15, low=2, high=3600)
 #: The longest time for which a cycle waits for a notice before it runs anyway.

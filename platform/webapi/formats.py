@@ -1,4 +1,4 @@
-"""Renders an answer as JSON or as a CSV download."""
+"""Renders an answer as JSON, or as a download in CSV or YAML."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ class CsvRenderer(BaseRenderer):
     ) -> bytes:
         """Return the bytes of the answer."""
         return (data if isinstance(data, str) else json.dumps(data)).encode()
+
+
+class YamlRenderer(CsvRenderer):
+    """Renders text that is YAML already. An error stays a problem document."""
+
+    media_type = "application/yaml"
+    format = "yaml"
 
 
 class NamedFormats(DefaultContentNegotiation):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +14,7 @@ from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from primitives.clock import SystemClock
 from primitives.errors import FieldError, PortalError
 from webapi.middleware import current_request_id
 
@@ -41,6 +43,14 @@ LAWS = {
     "tenants_user_id": "The user was deleted meanwhile. Name another one.",
     "clusters_cluster_id": "The cluster was deleted meanwhile. Name another one.",
 }
+
+
+class Deferred(PortalError):
+    """A request that is not refused: it waits for a decision. Its transaction is rolled back."""
+
+    def store(self, now: datetime) -> dict[str, Any]:
+        """Store the request, and return the body of a 202. Raises PortalError."""
+        raise NotImplementedError
 
 
 def problem(
@@ -85,8 +95,14 @@ def render_problem(error: Exception, context: Mapping[str, Any]) -> Response | N
     """Turn an expected error into a problem document. DRF's exception handler.
 
     An unreachable database is a 503, which the caller may retry. For any other unexpected error the
-    result is None: DRF raises it again, and `server_error` answers with a logged 500.
+    result is None: DRF raises it again, and `server_error` answers with a logged 500. A
+    deferred request is stored here, because the transaction of the view has ended.
     """
+    if isinstance(error, Deferred):
+        try:
+            return Response(error.store(SystemClock().now()), status=202)
+        except PortalError as refusal:
+            error = refusal
     body, headers = _describe(error)
     if body is None:
         return None

@@ -142,13 +142,25 @@ class ProblemSerializer(serializers.Serializer[Any]):
     errors = FieldProblemSerializer(many=True, required=False)  # type: ignore[assignment]
 
 
+class WaitingWriteSerializer(serializers.Serializer[Any]):
+    """A write that waits for a second person. Nothing has changed yet."""
+
+    request = serializers.UUIDField(help_text="Id of the request about it")
+    url = serializers.CharField(help_text="Address of the request")
+    detail = serializers.CharField(help_text="Why it waits, and until when")
+    expires_at = UtcTimeField()
+
+
 def answers(
     success: Mapping[int, Any], *refusals: int
 ) -> dict[int | tuple[int, str], Any]:  # what extend_schema(responses=...) takes
-    """Return `success` by status, and a problem for 400, 401 and each status in `refusals`."""
+    """Return `success` by status, and a problem for each status in `refusals`.
+
+    400, 401 and 429 need not be named, because each endpoint has them.
+    """
     found: dict[int | tuple[int, str], Any] = {}
     found.update(success.items())
-    for status in sorted({400, 401, *refusals}):
+    for status in sorted({400, 401, 429, *refusals}):
         found[(status, CONTENT_TYPE)] = ProblemSerializer
     return found
 
@@ -182,13 +194,13 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 
-def if_match_header(description: str) -> OpenApiParameter:
-    """Return the required header `If-Match`."""
+def if_match_header(description: str, *, is_required: bool = True) -> OpenApiParameter:
+    """Return the header `If-Match`."""
     return OpenApiParameter(
         "If-Match",
         OpenApiTypes.STR,
         OpenApiParameter.HEADER,
-        required=True,
+        required=is_required,
         description=description,
     )
 

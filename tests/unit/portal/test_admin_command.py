@@ -11,6 +11,8 @@ from django.core.management import base, call_command
 from audit.models import AuditEvent
 from builders.api_callers import as_nobody
 from builders.cast import a_cast
+from builders.factor_builders import an_app
+from builders.portal_builders import NOW
 from portal.admin_command import COMMANDS, main
 from portal.management.commands import create_admin
 from tenants.administrators import has_administrator
@@ -109,6 +111,23 @@ def test_two_passwords_that_differ_are_refused(
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr(create_admin.getpass, "getpass", lambda prompt: next(typed))
     assert "The two passwords differ." in run(capsys, "create-admin", "--username", "maria")[2]
+
+
+def test_a_lost_second_factor_is_reset_by_the_operator(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Against: an installation whose last administrator stays out."""
+    cast = a_cast()
+    an_app(cast.root, at=NOW)
+    code, out, _ = run(capsys, "reset-second-factor", cast.root.login)
+    assert (code, out) == (
+        0,
+        f"{cast.root.login} signs in with the password alone now. All sessions have ended.\n",
+    )
+    assert AuditEvent.objects.get(action="second_factors_reset").actor == "operator"
+    code, _, err = run(capsys, "reset-second-factor", cast.root.login)
+    assert (code, "has no second factor" in err) == (1, True)
+    assert "There is no person" in run(capsys, "reset-second-factor", "nobody")[2]
 
 
 class Terminal(io.StringIO):

@@ -13,13 +13,14 @@ from billing.models import RateCard
 from builders.api_callers import as_nobody, by_session, by_token
 from builders.browsers import OTHER_PASSWORD, sign_in
 from builders.cast import a_cast
+from builders.clocks import ClockAt
 from builders.job_builders import a_body
 from builders.portal_builders import NOW, a_pool
 from portal.new_organization import NewOrganization, make_organization
 from primitives.errors import InvalidRequest
 from quotas.models import OrganizationPolicy, PriorityClass, Quota
 from tenants.access import actor_of
-from tenants.models import Node, PasswordLink, User
+from tenants.models import Invitation, Node, PasswordLink, User
 from webapi.models import IdempotentAnswer
 
 pytestmark = pytest.mark.django_db
@@ -57,6 +58,7 @@ def test_its_first_administrator_submits_a_job_right_afterwards() -> None:
     assert answer["Cache-Control"] == "no-store"
     body = answer.json()
     link = body.pop("password_link")
+    assert body.pop("invitation") is None
     organization = Node.objects.get(path="blue-whale-institute/")
     assert body == {
         "id": str(organization.pk),
@@ -198,6 +200,8 @@ def test_the_link_is_mailed_where_mail_is_configured(settings: Any) -> None:
             400,
             ["/first_administrator/email"],
         ),
+        ({"invited_administrator": {"email": "m@example.org"}}, 400, ["/invited_administrator"]),
+        ({"tree": {"format": "csv", "text": "kind,path\nteam,other/x\n"}}, 400, ["/tree/text"]),
     ],
 )
 def test_a_part_that_is_refused_leaves_nothing_behind(
@@ -217,7 +221,7 @@ def test_a_refused_last_part_takes_the_first_ones_back() -> None:
     cast = a_cast()
     wanted = NewOrganization("Third", pool="x", guaranteed_mgpu=1_000)
     with pytest.raises(InvalidRequest, match="There is no pool 'x'"):
-        make_organization(wanted, actor=actor_of(cast.root), now=NOW)
+        make_organization(wanted, actor=actor_of(cast.root), clock=ClockAt(NOW))
     assert not Node.objects.filter(slug="third").exists()
 
 
@@ -237,3 +241,93 @@ def test_the_database_keeps_time_zones_plain(time_zone: str) -> None:
         OrganizationPolicy.objects.filter(organization=cast.organization).update(
             time_zone=time_zone
         )
+
+
+TREE = """kind,path,name,user,role
+department,blue-whale/labs,Labs,,
+team,blue-whale/labs/nlp,NLP,,
+member,blue-whale/labs/nlp,Ana Lima,ana@example.org,researcher
+"""
+INVITED: dict[str, Any] = {
+    "name": "Blue Whale",
+    "invited_administrator": {"email": "maria@example.org", "name": "Maria Silva"},
+    "tree": {"format": "csv", "text": TREE},
+}
+
+
+def test_an_administrator_is_invited_and_a_tree_imported_in_the_same_step() -> None:
+    """Planted: the default team made although a tree is given."""
+    cast = a_cast()
+    answer = by_token(cast.root).post("organizations", INVITED)
+    assert answer.status_code == 201
+    made = answer.json()
+    assert (made["team"], made["first_administrator"], made["password_link"]) == (None, None, None)
+    assert (made["invitation"]["email"], made["invitation"]["role"]) == (
+        "maria@example.org",
+        "organization_admin",
+    )
+    assert made["invitation"]["link"].startswith("/set-password#tdi_")
+    assert made["missing"] == [LACKS_ALL[2], LACKS_ALL[3]]
+    below = Node.objects.filter(organization__slug="blue-whale").order_by("path")
+    assert [node.display_path for node in below] == [
+        "blue-whale",
+        "blue-whale/labs",
+        "blue-whale/labs/nlp",
+    ]
+    invited = Invitation.objects.filter(node__organization__slug="blue-whale").order_by("email")
+    assert [(each.email, each.role) for each in invited] == [
+        ("ana@example.org", "researcher"),
+        ("maria@example.org", "organization_admin"),
+    ]
+    secret = made["invitation"]["link"].removeprefix("/set-password#")
+    use = {"secret": secret, "password": OTHER_PASSWORD}
+    assert as_nobody().post("password-links/use", use).status_code == 200
+    maria = User.objects.get(login="maria@blue-whale")
+    assert sign_in(maria, OTHER_PASSWORD).status_code == 200
+
+
+def test_a_repeated_request_shows_the_link_of_the_invitation_once() -> None:
+    """Planted: the secret in the stored answer."""
+    cast = a_cast()
+    caller = by_token(cast.root)
+    first = caller.post("organizations", INVITED, Idempotency_Key="once").json()
+    again = caller.post("organizations", INVITED, Idempotency_Key="once").json()
+    assert (first["invitation"]["link"][:18], again["invitation"]["link"]) == (
+        "/set-password#tdi_",
+        None,
+    )
+    assert "tdi_" not in str(IdempotentAnswer.objects.get(key="once").body)
+
+
+def test_a_preview_shows_the_changes_and_makes_nothing() -> None:
+    """Planted: the transaction of the preview committed."""
+    cast = a_cast()
+    before = (Node.objects.count(), Invitation.objects.count(), AuditEvent.objects.count())
+    caller = by_token(cast.root)
+    found = caller.post("organizations/preview", INVITED).json()
+    assert (found["path"], found["team"], found["missing"]) == (
+        "blue-whale",
+        None,
+        [LACKS_ALL[2], LACKS_ALL[3]],
+    )
+    assert found["tree"]["counts"] == {"node_created": 2, "person_invited": 1}
+    wrong = {**INVITED, "tree": {"format": "csv", "text": TREE + "team,blue-whale/x/y,Y,,\n"}}
+    found = caller.post("organizations/preview", wrong).json()
+    assert found["tree"]["line_errors"] == [
+        {
+            "line": 5,
+            "sentence": "The parent blue-whale/x does not exist. Add a row for it.",
+        }
+    ]
+    refused = caller.post("organizations", wrong)
+    assert (refused.status_code, refused.json()["detail"]) == (
+        400,
+        "Nothing was imported. Line 5: The parent blue-whale/x does not exist. Add a row for it.",
+    )
+    assert caller.post("organizations/preview", {"name": "x", "pool": "none"}).status_code == 400
+    assert by_token(cast.alice).post("organizations/preview", INVITED).status_code == 403
+    assert (
+        Node.objects.count(),
+        Invitation.objects.count(),
+        AuditEvent.objects.count(),
+    ) == before

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpRe
 
 from portal import serving
 from portal.serving import Message, ThreadedHandler
+from webapi.streams import PartwiseResponse
+
+WHOLE: tuple[Message, ...] = ({"type": "http.request", "body": b""},)
+#: In place of a message: the client stays, and sends nothing.
+NOBODY_LEAVES: Message = {}
 
 
 def a_handler(answer: Any) -> ThreadedHandler:
@@ -32,7 +38,7 @@ def ask(
     path: str = "/api/v1/jobs",
     query: bytes = b"",
     headers: Sequence[tuple[bytes, bytes]] = (),
-    body: Sequence[Message] = ({"type": "http.request", "body": b""},),
+    body: Sequence[Message] = WHOLE,
 ) -> list[Message]:
     """What one request is sent back."""
     scope = {
@@ -48,6 +54,8 @@ def ask(
     incoming, sent = list(body), []
 
     async def receive() -> Message:
+        if incoming[0] is NOBODY_LEAVES:
+            await asyncio.Event().wait()
         return incoming.pop(0)
 
     async def send(message: Message) -> None:
@@ -101,6 +109,100 @@ def test_an_answer_in_parts_is_sent_whole_and_closed(tmp_path: Path) -> None:
     assert ask(a_handler(lambda _: file))[1]["body"] == b"one"
     assert parts.closed
     assert file.closed
+
+
+def test_a_download_is_sent_part_by_part_and_closed() -> None:
+    """Planted: all parts in one message. Planted: the parts are not closed at the end."""
+    closed = []
+
+    def parts() -> Iterator[bytes]:
+        try:
+            yield b"one"
+            yield b"two"
+        finally:
+            closed.append(True)
+
+    response = PartwiseResponse(parts(), file_name="ä b.txt", content_type="text/plain", size=6)
+    start, *bodies = ask(a_handler(lambda _: response), body=[*WHOLE, NOBODY_LEAVES])
+    assert dict(start["headers"])[b"Content-Disposition"] == (
+        b"attachment; filename=\"_ b.txt\"; filename*=UTF-8''%C3%A4%20b.txt"
+    )
+    assert dict(start["headers"])[b"Content-Length"] == b"6"
+    assert bodies == [
+        {"type": "http.response.body", "body": b"one", "more_body": True},
+        {"type": "http.response.body", "body": b"two", "more_body": True},
+        {"type": "http.response.body", "body": b"", "more_body": False},
+    ]
+    assert (closed, response.closed) == ([True], True)
+
+
+def test_a_download_stops_when_its_reader_leaves() -> None:
+    """Planted: the parts of an endless download go on without a reader."""
+    response = PartwiseResponse(
+        itertools.repeat(b"more"), file_name="log.txt", content_type="text/plain"
+    )
+    left = {"type": "http.disconnect"}
+    _, *bodies = ask(a_handler(lambda _: response), body=[*WHOLE, left])
+    assert all(body["more_body"] for body in bodies)
+    assert response.closed
+
+
+@pytest.mark.parametrize("bound", ["DOWNLOADS_MAX", "DOWNLOADS_OF_ONE_MAX"])
+def test_downloads_have_a_bound_of_their_own(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """A refused one is closed. Planted: without a bound; without the end of the earlier one."""
+    monkeypatch.setattr(serving, bound, 1)
+    opened: list[PartwiseResponse] = []
+
+    def answer(_: HttpRequest) -> PartwiseResponse:
+        opened.append(
+            PartwiseResponse(iter([b"one"]), file_name="a.txt", content_type="text/plain")
+        )
+        return opened[-1]
+
+    handler = a_handler(answer)
+    body = [*WHOLE, NOBODY_LEAVES]
+    assert [ask(handler, body=list(body))[0]["status"] for _ in range(2)] == [200, 200]
+    monkeypatch.setattr(serving, bound, 0)
+    start, refused = ask(handler, body=list(body))
+    assert (start["status"], dict(start["headers"])[b"Retry-After"]) == (503, b"2")
+    assert json.loads(refused["body"])["detail"].startswith("Only ")
+    assert all(response.closed for response in opened)
+
+
+def test_a_download_takes_no_place_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a download counts as in hand until its end."""
+    seen: list[int] = []
+
+    def parts() -> Iterator[bytes]:
+        seen.append(handler._in_hand)
+        yield b"one"
+
+    handler = a_handler(
+        lambda _: PartwiseResponse(parts(), file_name="a.txt", content_type="text/plain")
+    )
+    ask(handler, body=[*WHOLE, NOBODY_LEAVES])
+    assert seen == [0]
+
+
+def test_an_error_in_a_part_breaks_the_download_off() -> None:
+    """Planted: the error ends the body, as if it were whole."""
+
+    def parts() -> Iterator[bytes]:
+        yield b"one"
+        raise OSError("gone")
+
+    response = PartwiseResponse(parts(), file_name="log.txt", content_type="text/plain")
+    with pytest.raises(OSError, match="gone"):
+        ask(a_handler(lambda _: response), body=[*WHOLE, NOBODY_LEAVES])
+    assert response.closed
+
+
+def test_head_of_a_download_reads_no_part() -> None:
+    """Planted: all parts are read, and sent to nobody."""
+    read = []
+    response = PartwiseResponse(map(read.append, [1]), file_name="a", content_type="text/plain")
+    assert ask(a_handler(lambda _: response), method="HEAD")[1]["body"] == b""
+    assert (read, response.closed) == ([], True)
 
 
 def test_one_thread_does_all_of_a_request_and_not_the_loops() -> None:

@@ -165,8 +165,11 @@ def test_no_endpoint_reads_its_query_by_hand() -> None:
     for name in ("billing", "jobs", "quotas", "tenants", "platform"):
         for path in (REPO / name).rglob("*.py"):
             words = path.read_text()
-            if path.is_relative_to(REPO / "platform/webapi") or (
-                "query_params" not in words and "refuse_unknown_parameters" not in words
+            # SCIM has parameters, and errors, of its own.
+            if (
+                path.name == "scim_views.py"
+                or path.is_relative_to(REPO / "platform/webapi")
+                or ("query_params" not in words and "refuse_unknown_parameters" not in words)
             ):
                 continue
             found |= {

@@ -91,7 +91,7 @@ def test_refusals_are_described_as_problems() -> None:
     described = answers({200: ThingSerializer}, 404)
     assert set(described) == {
         200,
-        *((status, "application/problem+json") for status in (400, 401, 404)),
+        *((status, "application/problem+json") for status in (400, 401, 404, 429)),
     }
 
 
