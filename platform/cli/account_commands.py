@@ -9,9 +9,12 @@ from typing import Annotated
 import typer
 
 from cli.context import environment, open_api, open_api_as, own_version
+from cli.device_login import token_by_device_login
 from cli.errors import CliError
-from cli.output import Format, print_data, print_fields, tell
+from cli.output import Format, Output, print_data, print_fields, tell
 from cli.settings import Settings, checked_server, checked_token, store_settings
+
+_DAYS_MAX = 90
 
 
 def login(
@@ -19,19 +22,39 @@ def login(
     server: Annotated[str, typer.Option(help="Address, such as https://tidegate.example.org.")],
     token: Annotated[
         str | None,
-        typer.Option(help="- reads it from standard input. Default: ask for it.", metavar="-"),
+        typer.Option(
+            help="- reads an access token from standard input. Default: TIDEGATE_TOKEN, or approve "
+            "the login in a browser.",
+            metavar="-",
+        ),
     ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Right to ask for in the browser: read, jobs, quotas, reports or admin. "
+            "Repeatable. Default: read and jobs."
+        ),
+    ] = None,
+    days: Annotated[
+        int, typer.Option(min=1, max=_DAYS_MAX, help="Days until the new token expires.")
+    ] = 30,
     team: Annotated[str, typer.Option(help="Default team of `submit`.")] = "",
     allow_http: Annotated[
         bool, typer.Option("--allow-http", help="Send the token unencrypted.")
     ] = False,
 ) -> None:
-    """Check an access token and store it for the next commands, readable by you only."""
+    """Log in, and store the access token for the next commands, readable by you only.
+
+    Without a token, this shows an address and a code. Open the address in a browser, on any
+    machine, and approve the login there.
+    """
     address = checked_server(server, may_be_plain=allow_http)
     if token is None:
-        secret = environment().get("TIDEGATE_TOKEN") or getpass.getpass("Access token: ")
+        secret = environment().get("TIDEGATE_TOKEN") or token_by_device_login(
+            open_api_as(ctx, Settings(address, "")), scopes=scope or ["read", "jobs"], days=days
+        )
     elif token == "-":  # noqa: S105 - the word for standard input
-        secret = sys.stdin.readline()
+        secret = getpass.getpass("Access token: ") if sys.stdin.isatty() else sys.stdin.readline()
     else:
         raise CliError(
             "Other users can see a token on the command line. Pipe it in with --token -, or omit "
@@ -47,7 +70,7 @@ def login(
 
 def whoami(
     ctx: typer.Context,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show the user of the access token, with roles."""
     api = open_api(ctx)

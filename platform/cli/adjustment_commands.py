@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -14,7 +15,8 @@ from cli.context import open_api
 from cli.errors import CliError
 from cli.job_lookup import JOB_HELP, id_of_job
 from cli.organizations import organization_named
-from cli.output import Format, money, plain, print_data, print_fields, print_table, tell
+from cli.output import Format, Output, plain, print_data, print_fields, print_table, tell
+from primitives.currencies import money_text
 
 _LISTED_MAX = 1_000
 _AMOUNT = re.compile(r"[0-9]{1,15}(\.[0-9]{1,2})?")
@@ -27,7 +29,6 @@ adjustments_app = typer.Typer(
 disputes_app = typer.Typer(
     no_args_is_help=True, help="Disputes about charges, and refunds.", rich_markup_mode=None
 )
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 Identifier = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it.")]
 Note = Annotated[
     str, typer.Option("--note", help="Why. Required against the request of another person.")
@@ -50,6 +51,9 @@ def adjustments_list(
     if output is not Format.TABLE:
         print_data(found, output)
         return
+    if not found:
+        tell("No adjustments.")
+        return
     print_table(
         ["ID", "MONTH", "TEAM", "AMOUNT", "CURRENCY", "STATUS", "BY", "REASON"],
         [
@@ -57,7 +61,7 @@ def adjustments_list(
                 str(each["id"])[-8:],
                 each["month"],
                 each["team"],
-                money(each["amount_nano"]),
+                money_text(each["amount_nano"], each["currency"]),
                 each["currency"],
                 each["status"],
                 each["asked_by"],
@@ -69,7 +73,8 @@ def adjustments_list(
     )
 
 
-@adjustments_app.command("add")
+# An amount below 0 is refused with a sentence, and not as an unknown option.
+@adjustments_app.command("add", context_settings={"ignore_unknown_options": True})
 def adjustments_add(
     ctx: typer.Context,
     team: Annotated[str, typer.Argument(metavar="TEAM", help="Path of the team.")],
@@ -90,6 +95,8 @@ def adjustments_add(
     Above the threshold of the organization, a second person approves it within 7 days. Your other
     adjustments of the team and month count, too.
     """
+    if amount.startswith("-"):
+        raise CliError("Give an amount above 0. To credit the team, add --credit.")
     nano = _nano(amount)
     body = {
         "team": team,
@@ -150,8 +157,8 @@ def adjustments_threshold(
     print_fields(
         [
             ("organization", shown["organization"]),
-            ("threshold", money(shown["threshold_nano"])),
-            ("for you", money(shown["your_threshold_nano"])),
+            ("threshold", money_text(shown["threshold_nano"], None)),
+            ("for you", money_text(shown["your_threshold_nano"], None)),
             ("changed by", shown["changed_by"] or "-"),
             ("changed at", shown["changed_at"] or "-"),
         ]
@@ -172,6 +179,9 @@ def disputes_list(
     if output is not Format.TABLE:
         print_data(found, output)
         return
+    if not found:
+        tell("No disputes.")
+        return
     print_table(
         ["ID", "TEAM", "CHARGE", "CHARGED", "REFUND", "CURRENCY", "STATUS", "REASON"],
         [
@@ -179,8 +189,10 @@ def disputes_list(
                 str(each["id"])[-8:],
                 each["team"],
                 each["subject"],
-                money(each["charged_nano"]),
-                "-" if each["refund_nano"] is None else money(each["refund_nano"]),
+                money_text(each["charged_nano"], each["currency"]),
+                "-"
+                if each["refund_nano"] is None
+                else money_text(each["refund_nano"], each["currency"]),
                 each["currency"],
                 each["status"],
                 plain(each["reason"]),
@@ -272,7 +284,7 @@ def _print_adjustment(shown: dict[str, Any], output: Format) -> None:
             ("adjustment", shown["id"]),
             ("team", shown["team"]),
             ("month", shown["month"]),
-            ("amount", f"{money(shown['amount_nano'])} {shown['currency']}"),
+            ("amount", _amount(shown, "amount_nano")),
             ("status", shown["status"]),
         ]
     )
@@ -287,14 +299,18 @@ def _print_dispute(shown: dict[str, Any], output: Format) -> None:
     fields = [
         ("dispute", shown["id"]),
         ("charge", shown["subject"]),
-        ("charged", f"{money(shown['charged_nano'])} {shown['currency']}"),
+        ("charged", _amount(shown, "charged_nano")),
         ("status", shown["status"]),
     ]
     if shown["refund_nano"] is not None:
-        fields.append(("refund", f"{money(shown['refund_nano'])} {shown['currency']}"))
+        fields.append(("refund", _amount(shown, "refund_nano")))
     if shown["note"]:
         fields.append(("note", plain(shown["note"])))
     print_fields(fields)
+
+
+def _amount(shown: Mapping[str, Any], name: str) -> str:
+    return f"{money_text(shown[name], shown['currency'])} {shown['currency']}"
 
 
 def _nano(text: str) -> int:

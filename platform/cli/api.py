@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cli.errors import Refused, Unreachable
+from cli.errors import Refused, Unreachable, Waiting
 from cli.settings import Settings
 
 if TYPE_CHECKING:  # httpx is slow to import, so only commands that ask a server load it
@@ -39,7 +39,8 @@ class Api:
         self._client = httpx.Client(
             base_url=f"{settings.server}/api/v1/",
             headers={
-                "Authorization": f"Bearer {settings.token}",
+                # A login without a token has none yet.
+                **({"Authorization": f"Bearer {settings.token}"} if settings.token else {}),
                 "User-Agent": f"tidegate-cli/{version}",
                 "Accept": "application/json",
             },
@@ -54,9 +55,9 @@ class Api:
         """Return the JSON object at `path`. Parameters that are None are omitted."""
         return _object(self._send("GET", path, parameters=parameters))
 
-    def get_once(self, path: str, *, timeout_s: float) -> dict[str, Any]:
+    def get_once(self, path: str, /, *, timeout_s: float, **parameters: object) -> dict[str, Any]:
         """Return the JSON object at `path` with a single try, for optional data."""
-        return _object(self._send("GET", path, parameters={}, tries=1, timeout_s=timeout_s))
+        return _object(self._send("GET", path, parameters=parameters, tries=1, timeout_s=timeout_s))
 
     def get_text(self, path: str, **parameters: object) -> str:
         """Return the body at `path` as text."""
@@ -113,6 +114,13 @@ class Api:
         """Change the object at `path`. With `if_match`, change only that version."""
         headers = {} if if_match is None else {"If-Match": if_match}
         return _object(self._send("PATCH", path, parameters={}, body=body, headers=headers))
+
+    def put(
+        self, path: str, body: Mapping[str, Any], *, if_match: str | None = None
+    ) -> dict[str, Any]:
+        """Create or replace the object at `path`. With `if_match`, replace only that version."""
+        headers = {} if if_match is None else {"If-Match": if_match}
+        return _object(self._send("PUT", path, parameters={}, body=body, headers=headers))
 
     def delete(self, path: str, *, if_match: str | None = None) -> None:
         """Delete the object at `path`. With `if_match`, delete only that version."""
@@ -187,6 +195,7 @@ def _retry_after_s(response: httpx.Response) -> float:
 
 def _checked(response: httpx.Response) -> httpx.Response:
     if response.is_success:
+        _refuse_waiting(response)
         return response
     try:
         problem = response.json()
@@ -198,6 +207,14 @@ def _checked(response: httpx.Response) -> httpx.Response:
             "does. Is the address right?"
         )
     raise Refused(response.status_code, problem)
+
+
+def _refuse_waiting(response: httpx.Response) -> None:
+    """Raise Waiting for a change that a second person decides."""
+    if response.status_code == 202:
+        answer = response.json()
+        if isinstance(answer, dict) and {"request", "url", "detail"} <= answer.keys():
+            raise Waiting(answer)
 
 
 def _tagged(response: httpx.Response) -> tuple[dict[str, Any], str]:

@@ -10,7 +10,7 @@ import typer
 from cli.context import open_api
 from cli.errors import CliError
 from cli.moments import moment
-from cli.output import Format, print_data, print_table, tell
+from cli.output import Format, Output, print_data, print_table, tell
 
 _LISTED_MAX = 10_000
 
@@ -34,7 +34,7 @@ def audit(
     until: Annotated[str | None, typer.Option(help="End of the period, excluded.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="Number of events.")] = 50,
     csv: Annotated[bool, typer.Option("--csv", help="Print all matching events as CSV.")] = False,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """List events of the audit log, newest first.
 

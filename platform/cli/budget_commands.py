@@ -13,7 +13,7 @@ from cli.api import Api
 from cli.budget_amounts import UNITS, amount_text, bare_amount, integer_of
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, plain, print_data, print_fields, print_table, tell
+from cli.output import Format, Output, plain, print_data, print_fields, print_table, tell
 
 BUDGETS_MAX = 10_000
 _ALERTS_SHOWN = 20
@@ -41,7 +41,6 @@ budgets_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the budget.")]
 
 
@@ -90,7 +89,7 @@ def budgets_show(ctx: typer.Context, name: Name, output: Output = Format.TABLE) 
     COUNTED, NOT HELD are clusters that start native jobs without asking the portal.
     """
     api = open_api(ctx)
-    found = _found(api, name)
+    found = budget_named(api, name)
     alerts = list(api.items("budget-alerts", most=_ALERTS_SHOWN, budget=found["id"]))
     if output is not Format.TABLE:
         print_data({**found, "alerts": alerts}, output)
@@ -187,12 +186,13 @@ def budgets_set(
 def budgets_remove(ctx: typer.Context, name: Name) -> None:
     """Remove a budget with its alerts. The audit log keeps both."""
     api = open_api(ctx)
-    found = _found(api, name)
+    found = budget_named(api, name)
     api.delete(f"budgets/{found['id']}", if_match=f'"v{found["version"]}"')
     tell(f"Removed {found['name']}.")
 
 
-def _found(api: Api, name: str) -> dict[str, Any]:
+def budget_named(api: Api, name: str) -> dict[str, Any]:
+    """Return the budget of this name or id. Raises CliError where there is none or several."""
     found = next(_named(api, name), None)
     if found is None:
         raise CliError(f"There is no budget {name!r}, or you may not see it.")

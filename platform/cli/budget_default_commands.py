@@ -12,14 +12,13 @@ from cli.budget_amounts import UNITS, amount_text, integer_of
 from cli.budget_commands import (
     BUDGETS_MAX,
     Measure,
-    Output,
     Policy,
     period_text,
     window_of,
 )
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, print_data, print_fields, print_table, tell
+from cli.output import Format, Output, print_data, print_fields, print_table, tell
 
 default_app = typer.Typer(
     no_args_is_help=True,

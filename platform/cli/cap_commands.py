@@ -12,7 +12,7 @@ from cli.api import Api
 from cli.change_commands import mgpu_of
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, gpus, print_data, print_fields, print_table, tell
+from cli.output import Format, Output, gpus, print_data, print_fields, print_table, tell
 
 _CAPS_MAX = 10_000
 _NONE = "none"
@@ -23,7 +23,6 @@ caps_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 Team = Annotated[str, typer.Option("--team", help="The team, by its path.")]
 OfUser = Annotated[
     str | None, typer.Option("--user", help="Only this user. Default: each user of the team.")

@@ -17,9 +17,9 @@ from cli.errors import REFUSED, CliError, Refused
 from cli.output import (
     Devices,
     Format,
+    Output,
     duration,
     gpus,
-    money,
     plain,
     print_data,
     print_fields,
@@ -27,6 +27,7 @@ from cli.output import (
     tell,
 )
 from cli.submitting import number, seconds
+from primitives.currencies import money_text
 
 _QUOTAS_MAX = 10_000
 _LISTED_MAX = 1_000
@@ -44,7 +45,6 @@ changes_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 ChangeArgument = Annotated[
     str, typer.Argument(metavar="CHANGE", help="Its id, or the end of the id as in `list`.")
 ]
@@ -166,7 +166,7 @@ def changes_preview(
         told = f"It cannot be applied at present: {answer['refusal']}"
         raise CliError(told, exit_code=REFUSED)
     if output is Format.TABLE:
-        _print_preview(answer)
+        print_preview(answer)
     tell(f"State: {etag.strip(chr(34))}")
 
 
@@ -418,7 +418,8 @@ def _print(change: Mapping[str, Any], output: Format) -> None:
     )
 
 
-def _print_preview(preview: Mapping[str, Any]) -> None:
+def print_preview(preview: Mapping[str, Any]) -> None:
+    """Print the effect of a change of quotas."""
     print_fields(
         [
             ("from", preview["as_of"]),
@@ -543,7 +544,11 @@ def _time(team: Mapping[str, Any], which: str) -> int:
 
 def _cost(team: Mapping[str, Any]) -> str:
     before, after = team["cost_before_nano"], team["cost_after_nano"]
-    return "-" if before is None or after is None else _signed(after - before, money)
+    return (
+        "-"
+        if before is None or after is None
+        else _signed(after - before, lambda nano: money_text(nano, None))
+    )
 
 
 def _signed(amount: int, text: Any) -> str:

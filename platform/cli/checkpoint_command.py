@@ -11,7 +11,7 @@ from cli.api import Api
 from cli.context import environment, open_api, open_api_as
 from cli.errors import CliError
 from cli.job_lookup import JOB_HELP, RUNNING, id_of_job
-from cli.output import Format, print_data
+from cli.output import Format, Output, print_data
 from cli.settings import Settings, checked_server, checked_token
 
 _API = "/api/v1/"
@@ -30,7 +30,7 @@ def checkpoint(
         str | None,
         typer.Option(help="Time of the checkpoint, such as 2026-11-21T12:00:00Z. Default: now."),
     ] = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Report that a running job has checkpointed. A stop then loses only later work.
 

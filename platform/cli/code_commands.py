@@ -13,7 +13,7 @@ from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
 from cli.organizations import organization_named
-from cli.output import Format, print_data, print_table, tell
+from cli.output import Format, Output, print_data, print_table, tell
 
 _CODES_MAX = 20_000
 _FILE_BYTES_MAX = 1 << 20
@@ -23,7 +23,6 @@ _COLUMNS = ("node", "kind", "code", "start", "end")
 codes_app = typer.Typer(
     no_args_is_help=True, help="Cost centres and project codes of nodes.", rich_markup_mode=None
 )
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 Identifier = Annotated[str, typer.Argument(metavar="ID", help="Its id, or the end of it.")]
 OfOrganization = Annotated[
     str | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -12,13 +12,21 @@ import typer
 from typer.core import TyperGroup
 
 from cli.api import Api
+from cli.completion import COMPLETED, names_for
 from cli.errors import CANCELLED, CliError
 from cli.output import tell
 from cli.settings import Settings, load_settings
 
 
 class Commands(TyperGroup):
-    """Turns the errors of all commands into a sentence and an exit code."""
+    """All commands: their errors become a sentence and an exit code, and names complete."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for command in _leaves(self):
+            for parameter in command.params:
+                if parameter.name in COMPLETED:
+                    _complete(parameter)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the requested command."""
@@ -33,6 +41,26 @@ class Commands(TyperGroup):
             # The reader closed the pipe (`tidegate ls | head`). Leave nothing to flush.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
+
+
+def _leaves(group: Any) -> Iterator[Any]:
+    for command in group.commands.values():
+        if hasattr(command, "commands"):
+            yield from _leaves(command)
+        else:
+            yield command
+
+
+def _complete(parameter: Any) -> None:
+    """Let the shell complete the parameter with names from the server."""
+
+    def completions(ctx: typer.Context, incomplete: str) -> list[Any]:
+        from typer._click.shell_completion import CompletionItem
+
+        found = names_for(parameter.name, incomplete, open_with=lambda: open_api(ctx))
+        return [CompletionItem(name, help=words) for name, words in found]
+
+    parameter.shell_complete = completions
 
 
 def own_version() -> str:

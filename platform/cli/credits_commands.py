@@ -13,7 +13,17 @@ from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
 from cli.organizations import organization_named
-from cli.output import Format, gpus, now_utc, plain, print_data, print_fields, print_table, tell
+from cli.output import (
+    Format,
+    Output,
+    gpus,
+    now_utc,
+    plain,
+    print_data,
+    print_fields,
+    print_table,
+    tell,
+)
 from cli.submitting import seconds
 
 _POOLS_MAX = 1_000
@@ -43,7 +53,6 @@ credits_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 OfPool = Annotated[
     str | None, typer.Option("--pool", help="The pool. Required if there are several.")
 ]
@@ -72,7 +81,7 @@ def credits_list(
         pool=_pool(api, pool),
     )
     if output is not Format.TABLE:
-        print_data(found, output)
+        print_data(found, output, rows="teams")
         return
     if not found["is_on"]:
         tell(f"The credit bank of {found['organization']} is off.")
@@ -127,7 +136,7 @@ def credits_statement(
         return
     found = api.get("credits/statement", **asked)
     if output is not Format.TABLE:
-        print_data(found, output)
+        print_data(found, output, rows="lines")
         return
     # A month without reasons or expiries has no column for them.
     more = [
@@ -188,7 +197,7 @@ def credits_history(
     api = open_api(ctx)
     found = api.get("credits/history", team=team, pool=_pool(api, pool), month=month)
     if output is not Format.TABLE:
-        print_data(found, output)
+        print_data(found, output, rows="days")
         return
     print_table(
         ["DAY", "BALANCE"],
@@ -304,6 +313,9 @@ def credits_transfers(
     )
     if output is not Format.TABLE:
         print_data(found, output)
+        return
+    if not found:
+        tell("No transfers.")
         return
     print_table(
         ["ID", "POOL", "FROM", "TO", "AMOUNT", "STATUS", "BY", "REASON"],

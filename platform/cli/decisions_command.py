@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.context import open_api
-from cli.output import Devices, Format, gpus, print_data, print_table, tell
+from cli.output import Devices, Format, Output, gpus, print_data, print_table, tell
 from cli.replay_command import AtOption, times_at
 
 _LISTED_MAX = 10_000
@@ -28,7 +28,7 @@ def decisions(
     pool: Annotated[str | None, typer.Option(help="Only in this pool.")] = None,
     at: AtOption = None,
     limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="Number of decisions.")] = 20,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """List starts and preemptions of your jobs, newest first.
 

@@ -10,12 +10,11 @@ import typer
 from cli.context import open_api
 from cli.export_commands import DatasetName, FileFormat
 from cli.organizations import organization_named
-from cli.output import Format, print_data, print_table, tell
+from cli.output import Format, Output, print_data, print_table, tell
 
 deliveries_app = typer.Typer(
     no_args_is_help=True, help="Scheduled files at a folder or a store.", rich_markup_mode=None
 )
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 Limit = Annotated[int, typer.Option(min=1, max=1_000, help="Number of lines.")]
 
 

@@ -32,6 +32,17 @@ class Refused(CliError):
         super().__init__(_told(status, problem), exit_code=REFUSED)
 
 
+class Waiting(CliError):
+    """The server stored the change as a request: a second person decides about it."""
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        request = str(answer["request"])
+        super().__init__(
+            f"{answer['detail']}\nSee it with: tidegate requests show {request[-8:]}",
+            exit_code=STILL_OPEN,
+        )
+
+
 class Unreachable(CliError):
     """The server did not answer, or gave an invalid answer."""
 

@@ -9,7 +9,7 @@ import typer
 from cli.context import open_api
 from cli.job_lookup import WAITING, JobArgument, id_of_job
 from cli.job_text import range_text
-from cli.output import Format, print_data, print_fields
+from cli.output import Format, Output, print_data, print_fields
 from cli.submitting import seconds
 
 
@@ -19,7 +19,7 @@ def estimate(
     horizon: Annotated[
         str, typer.Option(help="Simulated time, such as 12h, from 5m to 7d.")
     ] = "1d",
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Simulate when a waiting job starts.
 

@@ -15,12 +15,12 @@ from cli.context import open_api
 from cli.errors import CliError
 from cli.moments import is_day, moment, this_month
 from cli.organizations import organization_named, zone_over
-from cli.output import Format, print_data, print_fields, print_table, tell
+from cli.output import Format, Output, print_data, print_fields, print_table, tell
+from cli.saving import new_file
 
 export_app = typer.Typer(
     no_args_is_help=True, help="Files with the charges of a period.", rich_markup_mode=None
 )
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 
 #: How long `create --wait` waits for a file, and how often it asks.
 _WAIT_S_MAX = 900
@@ -277,20 +277,13 @@ def _store(api: Api, export: dict[str, Any], file: Path) -> None:
     """Download the file, and compare it with its manifest. An existing file is replaced."""
     if export["state"] == "failed":
         raise CliError(f"The export failed: {export['message']}")
-    part = file.with_name(f"{file.name}.part")
     digest = hashlib.sha256()
-    try:
-        with part.open("wb") as target:
-            for chunk in api.download(f"exports/{export['id']}/file"):
-                digest.update(chunk)
-                target.write(chunk)
+    with new_file(file) as target:
+        for chunk in api.download(f"exports/{export['id']}/file"):
+            digest.update(chunk)
+            target.write(chunk)
         if digest.hexdigest() != export["manifest"]["sha256"]:
             raise CliError("The download differs from its manifest. Try again.")
-        part.replace(file)
-    except OSError as error:
-        raise CliError(f"{file} cannot be written: {error.strerror}.") from error
-    finally:
-        part.unlink(missing_ok=True)
     tell(f"{file}: {_rows(export)} rows, SHA-256 {digest.hexdigest()}.")
 
 

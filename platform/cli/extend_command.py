@@ -11,7 +11,7 @@ from cli.budget_amounts import left_of
 from cli.context import open_api
 from cli.errors import CliError
 from cli.job_lookup import OPEN, JobArgument, id_of_job
-from cli.output import Format, cost, plain, print_data, print_fields, print_table
+from cli.output import Format, Output, cost, plain, print_data, print_fields, print_table
 from cli.submitting import time_limit
 from primitives.durations import duration_of_seconds
 
@@ -29,7 +29,7 @@ def extend(
         str | None, typer.Option(metavar="LIMIT", help="The whole new limit, such as 8h.")
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only show the plan.")] = False,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Make the time limit of a waiting or running job longer.
 

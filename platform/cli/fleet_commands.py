@@ -17,6 +17,7 @@ from cli.open_work import RunningOption, WaitingOption, decided
 from cli.output import (
     Devices,
     Format,
+    Output,
     age,
     gpus,
     is_wide,
@@ -26,7 +27,8 @@ from cli.output import (
     tell,
 )
 
-_LISTED_MAX = 1_000
+#: The most clusters or pools that are read.
+LISTED_MAX = 1_000
 _NODES_MAX = 10_000
 _POLL_S = 1.0
 #: How long `node drain` and `node resume` wait for the cluster's answer, in seconds.
@@ -35,19 +37,18 @@ _NODE_NAME = re.compile(r"[\x21-\x7e]{1,253}")
 
 cluster_app = typer.Typer(
     no_args_is_help=True,
-    help="Archive, restore and delete clusters.",
+    help="Add, change, test, archive and delete clusters.",
     rich_markup_mode=None,
 )
 pool_app = typer.Typer(
     no_args_is_help=True,
-    help="Archive, restore and delete pools.",
+    help="Add, change, archive and delete pools.",
     rich_markup_mode=None,
 )
 node_app = typer.Typer(
     no_args_is_help=True, help="Drain and resume nodes of clusters.", rich_markup_mode=None
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 NodeArgument = Annotated[str, typer.Argument(help="Its name on the cluster, or its id.")]
 ClusterOption = Annotated[
     str | None, typer.Option(help="Required when several clusters have a node of this name.")
@@ -60,7 +61,7 @@ def clusters(ctx: typer.Context, output: Output = Format.TABLE) -> None:
     SEEN is the age of the last complete answer. While a cluster does not answer, its healthy GPUs
     are of that time. Problems are printed below the table.
     """
-    found = list(open_api(ctx).items("clusters", most=_LISTED_MAX))
+    found = list(open_api(ctx).items("clusters", most=LISTED_MAX))
     if output is not Format.TABLE:
         print_data(found, output)
         return
@@ -122,7 +123,7 @@ def cluster_archive(
     Waiting jobs are jobs pinned to the cluster. For platform administrators.
     """
     api = open_api(ctx)
-    address = _address(api, "cluster", name) + "/archive"
+    address = address_of(api, "cluster", name) + "/archive"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
     tell(f"{name} is archived. Restore it with `tidegate cluster restore {name}`.")
 
@@ -131,7 +132,7 @@ def cluster_archive(
 def cluster_restore(ctx: typer.Context, name: ClusterArgument) -> None:
     """Restore a cluster. Jobs may start there once it answers."""
     api = open_api(ctx)
-    api.post(_address(api, "cluster", name) + "/restore")
+    api.post(address_of(api, "cluster", name) + "/restore")
     tell(f"{name} is in use again.")
 
 
@@ -139,7 +140,7 @@ def cluster_restore(ctx: typer.Context, name: ClusterArgument) -> None:
 def cluster_delete(ctx: typer.Context, name: ClusterArgument) -> None:
     """Delete a cluster that never answered."""
     api = open_api(ctx)
-    api.delete(_address(api, "cluster", name))
+    api.delete(address_of(api, "cluster", name))
     tell(f"{name} is deleted.")
 
 
@@ -155,6 +156,7 @@ def pool_alias(
         typer.Option(metavar="ALIAS", help="Another name of its GPUs. Repeatable."),
     ] = None,
     remove: Annotated[list[str] | None, typer.Option(metavar="ALIAS", help="Repeatable.")] = None,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show or change the other names of a pool, such as nvidia_h100_80gb_hbm3.
 
@@ -162,7 +164,7 @@ def pool_alias(
     Changes are for platform administrators.
     """
     api = open_api(ctx)
-    address = _address(api, "pool", name)
+    address = address_of(api, "pool", name)
     aliases = api.get(address)["aliases"]
     if add or remove:
         gone = {alias.lower().replace("_", "-") for alias in remove or ()}
@@ -170,7 +172,10 @@ def pool_alias(
             raise CliError(f"{name} has no alias {min(unknown)!r}.")
         left = [alias for alias in aliases if alias not in gone]
         aliases = api.patch(address, {"aliases": [*left, *(add or ())]})["aliases"]
-    typer.echo(", ".join(aliases) or "none")
+    if output is Format.TABLE:
+        typer.echo(", ".join(aliases) or "none")
+    else:
+        print_data({"pool": name, "aliases": aliases}, output)
 
 
 @pool_app.command("archive")
@@ -186,7 +191,7 @@ def pool_archive(
     Waiting jobs that accept another pool start there. For platform administrators.
     """
     api = open_api(ctx)
-    address = _address(api, "pool", name) + "/archive"
+    address = address_of(api, "pool", name) + "/archive"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
     tell(f"{name} is archived. Restore it with `tidegate pool restore {name}`.")
 
@@ -195,7 +200,7 @@ def pool_archive(
 def pool_restore(ctx: typer.Context, name: PoolArgument) -> None:
     """Restore a pool. Its nodes count once their clusters answer."""
     api = open_api(ctx)
-    api.post(_address(api, "pool", name) + "/restore")
+    api.post(address_of(api, "pool", name) + "/restore")
     tell(f"{name} is in use again.")
 
 
@@ -203,16 +208,16 @@ def pool_restore(ctx: typer.Context, name: PoolArgument) -> None:
 def pool_delete(ctx: typer.Context, name: PoolArgument) -> None:
     """Delete a pool that was never used."""
     api = open_api(ctx)
-    api.delete(_address(api, "pool", name))
+    api.delete(address_of(api, "pool", name))
     tell(f"{name} is deleted.")
 
 
-def _address(api: Api, kind: str, name: str) -> str:
+def address_of(api: Api, kind: str, name: str) -> str:
     """Return the address of the cluster or pool with this name.
 
     Raises CliError where there is none.
     """
-    for each in api.items(f"{kind}s", most=_LISTED_MAX):
+    for each in api.items(f"{kind}s", most=LISTED_MAX):
         if each["name"] == name:
             return f"{kind}s/{each['id']}"
     raise CliError(f"There is no {kind} {name!r}.")

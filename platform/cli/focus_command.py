@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.errors import CliError
-from cli.output import Format, print_data, tell
+from cli.output import Format, Output, print_data, tell
 from focus.columns import DATASETS, VERSION
 from focus.files import UnreadableFile, opened
 from focus.rules import dataset_named, faults_of, rules_of
@@ -26,7 +26,7 @@ def focus_check(
         str | None,
         typer.Option(help=f"One of {', '.join(DATASETS)}. Default: by its columns."),
     ] = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Check a file against FOCUS 1.4: columns, formats, values and relations.
 

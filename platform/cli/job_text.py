@@ -15,19 +15,18 @@ from cli.output import (
     age,
     cost,
     duration,
-    gpu_hours,
     gpus,
     is_wide,
     labels,
     moment_text,
-    money,
     plain,
     print_fields,
     print_table,
     tell,
 )
+from primitives.currencies import money_text
 from primitives.state_words import state_phrase
-from primitives.units import DeviceKind
+from primitives.units import DeviceKind, gpu_hours
 
 
 def print_jobs(jobs: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
@@ -94,7 +93,10 @@ def print_job(job: Mapping[str, Any]) -> None:
             ("class", job["priority_class"]),
             ("time limit", _limit(job["time_limit_s"])),
             ("requeued after", _requeued_after(job)),
-            ("cost cap", money(job["cost_cap_nano"]) if job.get("cost_cap_nano") else None),
+            (
+                "cost cap",
+                money_text(job["cost_cap_nano"], None) if job.get("cost_cap_nano") else None,
+            ),
             ("submitted", job["submitted_at"]),
             ("begins", job["begin_at"]),
             ("starts", "after other jobs of its name" if job.get("is_singleton") else None),
@@ -128,7 +130,7 @@ def print_job(job: Mapping[str, Any]) -> None:
 
 def _cost(job: Mapping[str, Any]) -> str | None:
     cost = job.get("cost")
-    return cost and f"{money(cost['cost_nano'])} {cost['currency']}"
+    return cost and f"{money_text(cost['cost_nano'], cost['currency'])} {cost['currency']}"
 
 
 def _schedule(job: Mapping[str, Any]) -> str | None:
@@ -223,6 +225,7 @@ _HANGS_ON = {
     "user_cap_reached": "it starts when another job of its user has ended",
     "not_yet_decided": "the scheduler has not looked at it yet",
     "cluster_unavailable": "the cluster does not accept jobs at present",
+    "maintenance": "it starts after the maintenance",
 }
 
 
@@ -331,13 +334,13 @@ def _capped(plan: Mapping[str, Any]) -> str | None:
     if cap_nano is None:
         return None
     if after_s is None:
-        return money(cap_nano)
+        return money_text(cap_nano, None)
     limit_s = plan["job"]["time_limit_s"]
     if limit_s is not None and after_s >= limit_s:
-        return f"{money(cap_nano)}, not reached within its time limit at present prices"
+        return f"{money_text(cap_nano, None)}, not reached within its time limit at present prices"
     return (
-        f"{money(cap_nano)}, reached after {duration(after_s)} at present prices; the grace after "
-        "it is charged, too"
+        f"{money_text(cap_nano, None)}, reached after {duration(after_s)} at present prices; the "
+        "grace after it is charged, too"
     )
 
 

@@ -11,7 +11,7 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, duration, print_data, print_fields, print_table, tell
+from cli.output import Format, Output, duration, print_data, print_fields, print_table, tell
 from cli.submitting import time_limit
 
 _LIMITS_MAX = 10_000
@@ -23,7 +23,6 @@ limits_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 OfPool = Annotated[str | None, typer.Option("--pool", help="Of jobs in this pool.")]
 OfNode = Annotated[
     str | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from cli.errors import CliError, Refused, Unreachable
 from cli.job_lookup import FINAL, JobArgument, id_of_job, of_one_job
 from cli.output import tell
 from cli.polling import FAILURES_MAX, POLL_S
+from cli.saving import new_file
 from primitives.state_words import state_phrase
 
 #: Number of polls without a log after which the reason is printed, once.
@@ -41,12 +43,25 @@ def logs(
     tail: Annotated[
         int | None, typer.Option(min=1, metavar="LINES", help="Print only the last lines.")
     ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            "--zip", metavar="FILE", help="Store the logs of all ranks of an attempt in FILE."
+        ),
+    ] = None,
 ) -> None:
     """Print a job's log. With -f, print new output of all attempts too.
 
     A job has two logs: standard output, and with --stderr standard error.
     """
     api = open_api(ctx)
+    if archive is not None:
+        if follow or stderr or rank or tail is not None:
+            raise CliError(
+                "--zip stores all ranks and streams. Leave out -f, --rank, --stderr and --tail."
+            )
+        _store_all(api, id_of_job(api, job), attempt, archive)
+        return
     reader = LogReader(
         api,
         id_of_job(api, job),
@@ -61,6 +76,14 @@ def logs(
         reader.print_what_is_there()
     if not reader.has_printed and reader.attempt is not None:
         _tell_of_the_other_stream(reader, "" if attempt is None else f" --attempt {attempt}")
+
+
+def _store_all(api: Api, job_id: str, attempt: int | None, archive: Path) -> None:
+    query = "" if attempt is None else f"?attempt={attempt}"
+    with new_file(archive, force=False, hint="Choose another name.") as target:
+        for chunk in api.download(f"jobs/{job_id}/logs/download{query}"):
+            target.write(chunk)
+    tell(f"{archive}: the logs of all ranks.")
 
 
 def _tell_of_the_other_stream(reader: LogReader, attempt: str) -> None:

@@ -40,6 +40,26 @@ def moment(text: str, option: str, zone: tzinfo = UTC) -> str:
     return f"{midnight.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def end_of_day(text: str, option: str) -> str:
+    """Return a typed day as the midnight in UTC that ends it, and a time as it is.
+
+    Raises CliError.
+    """
+    start = moment(text, option)
+    if not is_day(text):
+        return start
+    try:
+        end = datetime.fromisoformat(start) + timedelta(days=1)
+    except OverflowError as error:
+        raise CliError(f"{option} {text}: give an earlier day.") from error
+    return f"{end:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def last_day(end: str) -> str:
+    """Return the last day, in UTC, of what ends at this time, such as 2026-12-31."""
+    return (datetime.fromisoformat(end) - timedelta(seconds=1)).date().isoformat()
+
+
 def day_or_time(text: str, option: str) -> str:
     """Return a typed day or time as it is, for the API to read. Raises CliError for others."""
     moment(text, option)

@@ -8,7 +8,7 @@ import typer
 
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, plain, print_data, print_table, tell
+from cli.output import Format, Output, plain, print_data, print_table, tell
 
 _LISTED_MAX = 1_000
 
@@ -27,7 +27,7 @@ def notices(
         bool, typer.Option("--read", help="Mark all as read, up to the newest listed one.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=_LISTED_MAX, help="Number of notices.")] = 50,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """List your notices, newest first. A star marks unread ones.
 

@@ -1,19 +1,33 @@
-"""Output of commands: tables for people, JSON and YAML for programs."""
+"""Output of commands: tables for people, and JSON, YAML and CSV for programs.
+
+A command that lists or shows has the option `Output`, and prints what the API answers:
+
+    def tides(ctx: typer.Context, output: Output = Format.TABLE) -> None:
+        found = list(open_api(ctx).items("tides", most=100))
+        if output is not Format.TABLE:
+            print_data(found, output)
+            return
+        print_table(["NAME", "GPUS"], [[tide["name"], gpus(tide["mgpu"])] for tide in found])
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from primitives.units import DeviceKind, cents_text
+from primitives.csv_text import csv_line, plain_text
+from primitives.currencies import money_text
+from primitives.units import DeviceKind, gpu_hours
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _NARROWEST = 6
@@ -31,16 +45,56 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+    CSV = "csv"
 
 
-def print_data(data: Any, output: Format) -> None:
-    """Print `data` as JSON or YAML, with its members in the order of the API."""
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+
+
+def print_data(data: Any, output: Format, *, rows: str = "") -> None:
+    """Print `data` as JSON, YAML or CSV, with its members in the order of the API.
+
+    CSV has a line for each item of a list, of the member `rows` of an object, or for the object.
+    """
     if output is Format.JSON:
         typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+    elif output is Format.CSV:
+        items = data[rows] if rows else data
+        typer.echo(csv_text(items if isinstance(items, list) else [items]), nl=False)
     else:
         import yaml  # imported here, so that `--help` is quick
 
         typer.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def csv_text(items: Sequence[Mapping[str, Any]]) -> str:
+    """Return a header and a line for each item; nothing without items.
+
+    A member of a member is `node.name`. A list of texts is one cell with spaces between, any other
+    list is JSON. Texts are safe in a spreadsheet.
+    """
+    lines = [dict(_cells("", item)) for item in items]
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    if not columns:
+        return ""
+    cells = [[line.get(name, "") for name in columns] for line in lines]
+    return "".join(csv_line(line).replace("\r\n", "\n") for line in [columns, *cells])
+
+
+def _cells(path: str, value: object) -> Iterable[tuple[str, str]]:
+    if isinstance(value, dict) and (value or not path):
+        for name, member in value.items():
+            yield from _cells(f"{path}.{name}" if path else name, member)
+    elif value is None or value == {}:
+        yield path, ""
+    elif isinstance(value, bool):
+        yield path, "true" if value else "false"
+    elif isinstance(value, list):
+        are_words = all(isinstance(each, str) and " " not in each for each in value)
+        text = " ".join(value) if are_words else json.dumps(value, ensure_ascii=False)
+        yield path, plain_text(text)
+    else:
+        yield path, plain_text(value) if isinstance(value, str) else str(value)
 
 
 def print_table(
@@ -52,6 +106,8 @@ def print_table(
     pad_max: int | None = None,
 ) -> None:
     """Print aligned columns. Columns of numbers (or "none") are aligned to the right.
+
+    A terminal shows heads bold and states in colours, unless NO_COLOR is set.
 
     On a terminal, the column named `squeeze` is shortened until a line fits. It loses the ends of
     its texts, or with `keep_end` their beginnings. Elsewhere no text is cut, but that column is
@@ -73,13 +129,41 @@ def print_table(
     numeric = [
         bool(cells) and all(_NUMBER.fullmatch(row[i]) for row in cells) for i in range(len(columns))
     ]
+    lines = []
     for row in [list(columns), *cells]:
         shown = []
         for text, width, is_number in zip(row, widths, numeric, strict=True):
             if is_cut and len(text) > width:
                 text = f"…{text[1 - width :]}" if keep_end else f"{text[: width - 1]}…"
             shown.append(text.rjust(width) if is_number else text.ljust(width))
+        lines.append(shown)
+    if is_coloured():
+        _print_coloured(lines)
+        return
+    for shown in lines:
         typer.echo("  ".join(shown).rstrip())
+
+
+#: Colours of states of jobs, clusters, budgets and requests.
+_STYLES = {
+    **dict.fromkeys(("running", "ready", "ok", "approved", "open", "healthy"), "green"),
+    **dict.fromkeys(("queued", "held", "preempting", "stale", "pending", "draft"), "yellow"),
+    **dict.fromkeys(("failed", "exhausted", "unreachable", "rejected", "down"), "red"),
+    **dict.fromkeys(("cancelled", "archived", "expired"), "bright_black"),
+}
+
+
+def _print_coloured(lines: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console  # imported here, so that pipes are quick
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for number, shown in enumerate(lines):
+        line = Text("  ").join(
+            Text(text, "bold" if number == 0 else _STYLES.get(text.strip(), "")) for text in shown
+        )
+        line.rstrip()
+        console.print(line, soft_wrap=True)
 
 
 def print_fields(fields: Sequence[tuple[str, object]]) -> None:
@@ -108,9 +192,29 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def is_coloured() -> bool:
+    """Return whether to print colours: on a terminal that has them, unless NO_COLOR is set."""
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def terminal_width() -> int:
     """Return the columns of the terminal. COLUMNS wins; 80 when unknown."""
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def terminal_height() -> int:
+    """Return the lines of the terminal. LINES wins; 24 when unknown."""
+    return shutil.get_terminal_size((80, 24)).lines
+
+
+@contextmanager
+def screen() -> Iterator[Callable[[], None]]:
+    """Show what is printed on a screen of its own. Yields the function that clears it."""
+    from rich.console import Console
+
+    console = Console()
+    with console.screen(hide_cursor=True):
+        yield console.clear
 
 
 def is_wide() -> bool:
@@ -125,6 +229,16 @@ def gpus(mgpu: object) -> str:
     whole, milli = divmod(abs(mgpu), 1000)
     fraction = f".{milli:03d}".rstrip("0") if milli else ""
     return f"{'-' if mgpu < 0 else ''}{whole:,}{fraction}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 job", "2,000 jobs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def level_text(level_permille: int | None) -> str:
+    """Return a level of fair-share: 607 is "0.61", None is "no use"."""
+    return "no use" if level_permille is None else f"{level_permille / 1_000:.2f}"
 
 
 class Devices:
@@ -178,27 +292,14 @@ class Devices:
         return amount if is_said else f"{amount} {kind.singular}{ending}"
 
 
-def gpu_hours(mgpu_s: int) -> str:
-    """Return milli-GPU-seconds as GPU-hours with three decimals, halves rounded away from zero."""
-    thousandths = (2 * abs(mgpu_s) + 3_600) // 7_200
-    sign = "-" if mgpu_s < 0 and thousandths else ""
-    return f"{sign}{thousandths // 1000:,}.{thousandths % 1000:03d}"
-
-
-def money(nano: int) -> str:
-    """Return nano-currency with two decimals, rounded half up."""
-    cents = (2 * abs(nano) + 10_000_000) // 20_000_000
-    return cents_text(-cents if nano < 0 else cents)
-
-
 def cost(nano: int, unbilled_nano: int | None, mode: str | None, currency: str) -> str:
     """Return a billed cost, and what showback or a commitment leaves unbilled."""
     if not unbilled_nano:
-        return f"{money(nano)} {currency}"
-    unbilled = f"{money(unbilled_nano)} {currency}"
+        return f"{money_text(nano, currency)} {currency}"
+    unbilled = f"{money_text(unbilled_nano, currency)} {currency}"
     if mode == "showback":
         return f"showback: not billed (would cost {unbilled})"
-    return f"{money(nano)} {currency}; covered by the commitment: {unbilled}"
+    return f"{money_text(nano, currency)} {currency}; covered by the commitment: {unbilled}"
 
 
 def duration(seconds: int) -> str:

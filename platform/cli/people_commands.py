@@ -13,8 +13,9 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
+from cli.named import by_prefix
 from cli.open_work import RunningOption, WaitingOption, decided
-from cli.output import Format, print_data, print_table, tell
+from cli.output import Format, Output, print_data, print_table, tell
 
 _USERS_MAX = 10_000
 _TOKENS_MAX = 10_000
@@ -31,7 +32,6 @@ token_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 TokenArgument = Annotated[
     str, typer.Argument(help="Its id, or the first 12 characters as in `token ls`.")
 ]
@@ -98,11 +98,14 @@ def password_link(
     here once.
     """
     api = open_api(ctx)
-    made = api.post(f"users/{_user(api, login)['id']}/password-link", {}, key=str(uuid.uuid4()))
+    made = api.post(
+        f"users/{user_named(api, login)['id']}/password-link", {}, key=str(uuid.uuid4())
+    )
     tell_link(api, made)
 
 
-def _user(api: Api, login: str) -> Mapping[str, Any]:
+def user_named(api: Api, login: str) -> Mapping[str, Any]:
+    """Return the user with this login. Raises CliError without one."""
     users = (user for user in api.items("users", most=_USERS_MAX) if user["login"] == login)
     user = next(users, None)
     if user is None:
@@ -133,7 +136,7 @@ def user_deactivate(
     Lists running jobs first, and asks for --running and --waiting where there are such jobs.
     """
     api = open_api(ctx)
-    address = f"users/{_user(api, login)['id']}/deactivate"
+    address = f"users/{user_named(api, login)['id']}/deactivate"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
     tell(f"{login} is deactivated. Reactivate it with `tidegate user reactivate {login}`.")
 
@@ -145,7 +148,7 @@ def user_reactivate(
 ) -> None:
     """Reactivate an account. Its tokens stay revoked. Its waiting jobs may start."""
     api = open_api(ctx)
-    api.patch(f"users/{_user(api, login)['id']}", {"is_active": True})
+    api.patch(f"users/{user_named(api, login)['id']}", {"is_active": True})
     tell(f"{login} is active.")
 
 
@@ -156,7 +159,7 @@ def user_delete(
 ) -> None:
     """Delete an account that was never used, with its roles."""
     api = open_api(ctx)
-    api.delete(f"users/{_user(api, login)['id']}")
+    api.delete(f"users/{user_named(api, login)['id']}")
     tell(f"{login} is deleted.")
 
 
@@ -270,10 +273,7 @@ def _found_token(api: Api, token: str, *, user: str | None) -> str:
         pass
     if len(token) != _PREFIX_LENGTH:
         raise CliError("Give the id of the token, or its first 12 characters.")
-    found = [one["id"] for one in _tokens(api, user=user) if one["prefix"] == token]
-    if len(found) != 1:
-        raise CliError(
-            f"{len(found) or 'No'} tokens begin with {token}. See `tidegate token ls`"
-            + ("." if user else ". For tokens of another account, add --user LOGIN.")
-        )
-    return str(found[0])
+    see = "`tidegate token ls`." + (
+        "" if user else " For tokens of another account, add --user LOGIN."
+    )
+    return by_prefix(_tokens(api, user=user), token, "tokens", see)

@@ -8,13 +8,13 @@ import typer
 
 from cli.context import open_api
 from cli.organizations import organization_named
-from cli.output import Devices, Format, money, print_data, print_fields, print_table, tell
+from cli.output import Devices, Format, Output, print_data, print_fields, print_table, tell
+from primitives.currencies import money_text
 
 periods_app = typer.Typer(
     no_args_is_help=True, help="Months of an organization.", rich_markup_mode=None
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 OfOrganization = Annotated[
     str | None,
     typer.Option("--organization", help="Its slug. Required if there are several."),
@@ -101,7 +101,8 @@ def _show(month: dict[str, Any], output: Format) -> None:
             ("Reason", month["reason"] or "-"),
             (
                 "Adjustments",
-                f"{money(month['adjustments_nano'])} {month['currency'] or ''}".strip(),
+                f"{money_text(month['adjustments_nano'], month['currency'])} "
+                f"{month['currency'] or ''}".strip(),
             ),
             ("Digest", month["digest"] or "-"),
         ]
@@ -129,7 +130,7 @@ def _show(month: dict[str, Any], output: Format) -> None:
                     _kind(item),
                     ("-" if _quantity(item) < 0 else "")
                     + devices.hours(abs(_quantity(item)), item["device"]),
-                    money(item["cost_nano"]),
+                    money_text(item["cost_nano"], month["currency"]),
                 ]
                 for item in month["charges"]
             ],

@@ -13,13 +13,23 @@ from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
 from cli.organizations import organization_named
-from cli.output import Format, duration, gpus, money, print_data, print_fields, print_table, tell
+from cli.output import (
+    Format,
+    Output,
+    duration,
+    gpus,
+    print_data,
+    print_fields,
+    print_table,
+    tell,
+)
 from cli.submitting import number, seconds
+from primitives.currencies import money_text
 
 _CLASSES_MAX = 500
 _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 #: Settings that are typed in GPUs: the API's name by the name here.
-_GPUS = {"team_cap": "team_cap_mgpu"}
+_GPUS = {"team_cap": "team_cap_mgpu", "moved_gpus": "moved_mgpu_max"}
 #: Settings with another name in the API.
 _NAMES = {**_GPUS, "price": "price_multiplier_ppm", "use_factor": "use_factor_percent"}
 _MULTIPLIER = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,6}))?")
@@ -30,7 +40,6 @@ policy_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 OrganizationArgument = Annotated[
     str | None,
     typer.Argument(metavar="[ORGANIZATION]", help="Its slug. Default: the whole installation."),
@@ -55,6 +64,15 @@ ClassSettings = Annotated[
         help="order=100, grace_period_s=5m, team_cap=64 (GPUs, or none), price=1.5 (a factor), "
         "use_factor=50 (percent of the use that counts for fair-share), "
         "preempts_within_team=yes, preempts_across_teams=no, description=...",
+    ),
+]
+SecondPersonSettings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME=VALUE...]",
+        help="stopped_jobs_min=1 (running jobs that a change would stop, or none), moved_gpus=16 "
+        "(GPUs that a person may move alone within a day, or none), guards_rules=yes, "
+        "allows_emergency=no.",
     ),
 ]
 Settings = Annotated[
@@ -100,6 +118,26 @@ def policy_set(
     _print(api.patch(path, patch, if_match=seen), output)
 
 
+@policy_app.command("second-person")
+def policy_second_person(
+    ctx: typer.Context,
+    organization: Annotated[str, typer.Argument(metavar="ORGANIZATION", help="Its slug.")],
+    settings: SecondPersonSettings = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show or change which changes of quotas, policy and classes need a second person.
+
+    For administrators of the organization. While a rule is on, its change needs a second person,
+    too: then the command exits with 75.
+    """
+    api = open_api(ctx)
+    path = f"organizations/{organization_named(api, organization)['id']}/second-person"
+    shown = api.get(path)
+    if settings:
+        shown = api.patch(path, _read(settings), if_match=_version(shown))
+    _print(shown, output)
+
+
 @policy_app.command("classes")
 def policy_classes(
     ctx: typer.Context,
@@ -128,7 +166,7 @@ def policy_classes(
                 _stops(each),
                 duration(each["grace_period_s"]),
                 "none" if each["team_cap_mgpu"] is None else gpus(each["team_cap_mgpu"]),
-                money(each["price_multiplier_ppm"] * 1_000),
+                money_text(each["price_multiplier_ppm"] * 1_000, None),
                 f"(retired) {each['description']}" if each["is_retired"] else each["description"],
             ]
             for each in sorted(found, key=lambda one: (one["organization"], -one["order"]))
@@ -168,7 +206,7 @@ def policy_set_class(
     """
     api = open_api(ctx)
     patch = _read(settings)
-    each = _class_named(api, name, organization)
+    each = class_named(api, name, organization)
     seen = _version(each) if if_match is None else _tag(if_match)
     _print(api.patch(f"priority-classes/{each['id']}", patch, if_match=seen), output)
 
@@ -182,13 +220,14 @@ def policy_remove_class(
 ) -> None:
     """Remove a priority class that no job ever used. Retire other classes with `set-class`."""
     api = open_api(ctx)
-    each = _class_named(api, name, organization)
+    each = class_named(api, name, organization)
     seen = _version(each) if if_match is None else _tag(if_match)
     api.delete(f"priority-classes/{each['id']}", if_match=seen)
     tell(f"Removed {name} of {each['organization']}.")
 
 
-def _class_named(api: Api, name: str, organization: str | None) -> Mapping[str, Any]:
+def class_named(api: Api, name: str, organization: str | None) -> Mapping[str, Any]:
+    """Return the priority class of this name. Raises CliError where there is none or several."""
     classes = api.items("priority-classes", most=_CLASSES_MAX, organization=organization)
     found = [each for each in classes if each["name"] == name]
     if not found:
@@ -235,7 +274,9 @@ def _value(name: str, text: str) -> object:
         return multiplier(text, "price=")
     if name.endswith(("_s", "_s_max")):
         return seconds(text, f"{name}=")
-    if name.startswith(("preempts_", "skips_", "is_")):
+    if name == "stopped_jobs_min":
+        return None if text == "none" else number(text, f"{name}=")
+    if name.startswith(("preempts_", "skips_", "is_", "guards_", "allows_")):
         if text not in _YES_NO:
             raise CliError(f"{name}={text[:20]}: write yes or no.")
         return _YES_NO[text]
@@ -273,12 +314,14 @@ def _tell_if_cut(api: Api, shown: Mapping[str, Any]) -> None:
 
 def _told(name: str, value: Any) -> object:
     if name == "price_multiplier_ppm":
-        return money(value * 1_000)
+        return money_text(value * 1_000, None)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name.endswith(("_s", "_s_max")):
         return f"{value} ({duration(value)})"
-    if name.endswith("_mgpu"):
+    if name == "stopped_jobs_min":
+        return "none" if value is None else value
+    if "_mgpu" in name:
         return "none" if value is None else f"{gpus(value)} GPUs"
     if isinstance(value, list):
         return ", then ".join(value) or "none"

@@ -12,11 +12,10 @@ import typer
 from cli.context import open_api
 from cli.errors import CliError
 from cli.organizations import organization_named
-from cli.output import Devices, Format, money, now_utc, print_data, print_table, tell
+from cli.output import Devices, Format, Output, now_utc, print_data, print_table, tell
 from cli.rate_cards import (
     WHEN,
     OfOrganization,
-    Output,
     Pool,
     card_of,
     factor_text,
@@ -26,6 +25,7 @@ from cli.rate_cards import (
     state_of,
     state_text,
 )
+from primitives.currencies import money_text
 from primitives.units import PPM
 
 _NANO = 1_000_000_000
@@ -61,7 +61,7 @@ def prices_list(
         for rules in ("lines", "terms")
     )
     if output is not Format.TABLE:
-        print_data({**card, "lines": lines, "terms": terms}, output)
+        print_data({**card, "lines": lines, "terms": terms}, output, rows="lines")
         return
     if terms:
         print_terms(terms, card, now)
@@ -218,22 +218,26 @@ def prices_compare(
         return
     _print_pairs(found)
     _print_teams(found)
+    charged, first, second = (
+        money_text(found[name], found["currency"])
+        for name in ("charged_cost_nano", "first_showback_nano", "second_showback_nano")
+    )
     tell(
         f"{found['currency']}, usage from {shown(found['start'], card)} to "
-        f"{shown(found['end'], card)}. It was charged {money(found['charged_cost_nano'])}."
+        f"{shown(found['end'], card)}. It was charged {charged}."
     )
     if found["first_showback_nano"] or found["second_showback_nano"]:
-        tell(
-            f"Showback, not billed: {money(found['first_showback_nano'])} and "
-            f"{money(found['second_showback_nano'])}."
-        )
+        tell(f"Showback, not billed: {first} and {second}.")
     if not found["is_whole"]:
         tell("Usage and costs are those of the teams whose costs you may see.")
 
 
 def _print_pairs(found: dict[str, Any]) -> None:
     devices = Devices(pair["device"] for pair in found["prices"])
-    totals = [money(found[name]) for name in ("first_cost_nano", "second_cost_nano")]
+    totals = [
+        money_text(found[name], found["currency"])
+        for name in ("first_cost_nano", "second_cost_nano")
+    ]
     print_table(
         ["POOL", "CLASS", "FIRST", "SECOND", "CHANGE", devices.hours_head, "COST 1", "COST 2"],
         [
@@ -244,8 +248,8 @@ def _print_pairs(found: dict[str, Any]) -> None:
                 _price_at(pair["second"]),
                 _percent(pair["change_ppm"]),
                 devices.hours(pair["mgpu_s"], pair["device"]),
-                money(pair["first"]["cost_nano"]),
-                money(pair["second"]["cost_nano"]),
+                money_text(pair["first"]["cost_nano"], found["currency"]),
+                money_text(pair["second"]["cost_nano"], found["currency"]),
             ]
             for pair in found["prices"]
         ]
@@ -270,8 +274,8 @@ def _print_teams(found: dict[str, Any]) -> None:
         [
             [
                 team["team"],
-                money(team["first_cost_nano"]),
-                money(team["second_cost_nano"]),
+                money_text(team["first_cost_nano"], found["currency"]),
+                money_text(team["second_cost_nano"], found["currency"]),
                 _percent(team["change_ppm"]),
             ]
             for team in shown_teams

@@ -11,7 +11,7 @@ from cli import api as api_module
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import REFUSED, STILL_OPEN, CliError
-from cli.output import Format, print_data, print_table, tell
+from cli.output import Format, Output, print_data, print_table, tell
 from cli.submitting import seconds
 
 _CLUSTERS_MAX = 1_000
@@ -28,7 +28,7 @@ def quota_push(
     timeout: Annotated[
         str, typer.Option(help="Maximum wait for the cluster's answer: 90s, 30m, 2h...")
     ] = "20m",
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Set a cluster's own limits to the quotas, and show each difference.
 

@@ -11,12 +11,11 @@ import typer
 from cli.api import Api
 from cli.errors import CliError
 from cli.moments import moment, zone_named
-from cli.output import Format, duration, print_table
+from cli.output import duration, print_table
 from primitives.units import PPM
 
 _CARDS_MAX = 1_000
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 OfOrganization = Annotated[
     str | None,
     typer.Option("--organization", help="Its slug. Required if there are several."),

@@ -12,9 +12,7 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Devices, Format, print_data, print_table, tell
-
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+from cli.output import Devices, Format, Output, print_data, print_table, tell
 
 
 def reconciliation(

@@ -15,6 +15,7 @@ from cli.job_lookup import id_of_job
 from cli.output import (
     Devices,
     Format,
+    Output,
     duration,
     gpus,
     now_utc,
@@ -47,7 +48,7 @@ def replay(
     ] = None,
     at: AtOption = None,
     limit: Annotated[int, typer.Option(min=1, max=_CYCLES_MAX, help="Number of cycles.")] = 20,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show why a job was started or preempted, and by which cycle.
 

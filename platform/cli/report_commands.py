@@ -14,14 +14,15 @@ from cli.output import (
     NAME_PAD_MAX,
     Devices,
     Format,
+    Output,
     gpus,
     is_wide,
-    money,
     plain,
     print_data,
     print_table,
     tell,
 )
+from primitives.currencies import money_text
 from primitives.units import DeviceKind
 
 _QUOTAS_MAX = 1_000
@@ -39,7 +40,6 @@ _BOTH = (
     "month."
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 Start = Annotated[
     str | None,
     typer.Option(
@@ -49,6 +49,18 @@ Start = Annotated[
 ]
 End = Annotated[str | None, typer.Option(help="End of the period, excluded.")]
 Team = Annotated[str | None, typer.Option(help="Only this path and all below it.")]
+CostCentre = Annotated[
+    str | None,
+    typer.Option(
+        help="Only teams in the months in which they have this cost centre; (none): none."
+    ),
+]
+ProjectCode = Annotated[
+    str | None,
+    typer.Option(
+        help="Only teams in the months in which they have this project code; (none): none."
+    ),
+]
 
 
 @quota_app.command("get")
@@ -136,6 +148,8 @@ def chargeback(
     cluster: Annotated[str | None, typer.Option(help="Only this cluster.")] = None,
     priority_class: Annotated[str | None, typer.Option(help="Only this priority class.")] = None,
     job_type: Annotated[str | None, typer.Option(help="Only jobs of this type.")] = None,
+    cost_centre: CostCentre = None,
+    project_code: ProjectCode = None,
     usage_class: Annotated[
         str | None,
         typer.Option(help="Only guaranteed, borrowed, unpaid, fault, commitment or top_up."),
@@ -181,6 +195,8 @@ def chargeback(
         "cluster": cluster,
         "priority_class": priority_class,
         "job_type": job_type,
+        "cost_centre": cost_centre,
+        "project_code": project_code,
         "usage_class": usage_class,
     }
     if idle is not None and (jobs or csv):
@@ -206,7 +222,7 @@ def chargeback(
         when = {name: asked[name] for name in ("start", "end", "as_of", "pool")}
         unused = api.get("reports/chargeback/idle", share=idle, **when)
     if output is not Format.TABLE:
-        print_data(report if unused is None else {**report, "idle": unused}, output)
+        print_data(report if unused is None else {**report, "idle": unused}, output, rows="rows")
         return
     devices = Devices(
         total["device"] for total in report["totals_by_device"] or [{"device": "gpu"}]
@@ -240,6 +256,8 @@ def moves(
     end: End = None,
     team: Team = None,
     pool: Annotated[str | None, typer.Option(help="Only this pool.")] = None,
+    cost_centre: CostCentre = None,
+    project_code: ProjectCode = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show what moved since the period before, such as the last month, by team.
@@ -256,9 +274,11 @@ def moves(
         end=None if end is None else day_or_time(end, "--end"),
         node=team,
         pool=pool,
+        cost_centre=cost_centre,
+        project_code=project_code,
     )
     if output is not Format.TABLE:
-        print_data(found, output)
+        print_data(found, output, rows="rows")
         return
     for place, total in enumerate(found["totals"]):
         if place:
@@ -267,8 +287,12 @@ def moves(
         print_table(
             ["TEAM", f"BEFORE {total['currency'] or ''}".strip(), "AFTER", *_PARTS],
             [
-                [name, money(row["before_nano"]), money(row["after_nano"])]
-                + [money(row[part]) for part in _PARTS.values()]
+                [
+                    name,
+                    money_text(row["before_nano"], total["currency"]),
+                    money_text(row["after_nano"], total["currency"]),
+                ]
+                + [money_text(row[part], total["currency"]) for part in _PARTS.values()]
                 for name, row in [*((row["team"], row) for row in rows), ("total", total)]
             ],
             squeeze="TEAM",
@@ -337,15 +361,23 @@ def _show_currency(
     lines = [
         [
             *(plain(row["keys"][name]) or "(none)" for name in by),
-            *_amounts(row, devices, classes),
+            *_amounts(row, devices, classes, part["currency"]),
         ]
         for row in rows
     ]
-    lines += [[*label, *_amounts(total, devices, classes)] for total in totals]
+    lines += [[*label, *_amounts(total, devices, classes, part["currency"])] for total in totals]
     if len(totals) > 1:
         # Costs and jobs can be added up, but hours of cores and GPUs cannot.
         none = ["-"] * len(classes)
-        lines.append([*label[:-1], "all", *none, money(whole["cost_nano"]), str(whole["jobs"])])
+        lines.append(
+            [
+                *label[:-1],
+                "all",
+                *none,
+                money_text(whole["cost_nano"], part["currency"]),
+                str(whole["jobs"]),
+            ]
+        )
     print_table(
         [
             *heads,
@@ -369,7 +401,7 @@ def _show_jobs(jobs: list[dict[str, Any]], limit: int, output: Format) -> None:
 
     def amounts(some: list[dict[str, Any]], device: str) -> list[str]:
         mgpu_s, cost_nano = (sum(job[name] for job in some) for name in ("mgpu_s", "cost_nano"))
-        return [devices.hours(mgpu_s, device), money(cost_nano)]
+        return [devices.hours(mgpu_s, device), money_text(cost_nano, None)]
 
     rows = [
         [
@@ -404,9 +436,11 @@ _CLASSES = {
 _ALWAYS = frozenset({"guaranteed", "borrowed"})
 
 
-def _amounts(row: Mapping[str, Any], devices: Devices, classes: list[str]) -> list[str]:
+def _amounts(
+    row: Mapping[str, Any], devices: Devices, classes: list[str], currency: str | None
+) -> list[str]:
     return [
         *(devices.hours(row[f"{name}_mgpu_s"], row["device"]) for name in classes),
-        money(row["cost_nano"]),
+        money_text(row["cost_nano"], currency),
         str(row["jobs"]),
     ]

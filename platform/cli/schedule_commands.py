@@ -13,7 +13,7 @@ import typer
 from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, plain, print_data, print_fields, print_table, tell
+from cli.output import Format, Output, plain, print_data, print_fields, print_table, tell
 from cli.submitting import is_cron_job
 from primitives.durations import duration_of_seconds
 
@@ -21,8 +21,6 @@ from primitives.durations import duration_of_seconds
 _SEARCHED_MAX = 500
 _RUNS_MAX = 10
 _END_OF_ID = re.compile(r"[0-9a-f]{4,36}")
-
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 
 
 class Act(StrEnum):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.errors import CliError
-from cli.output import duration, print_table, tell
+from cli.output import counted, duration, print_table, tell
 from cli.submitting import seconds
 from primitives.units import MGPU_PER_GPU
 
@@ -150,7 +150,7 @@ def simulate(
     results = compare(works, scene, settings, teams, sorted(wanted), bar.show)
     bar.end()
     if picture is not None:
-        title = f"{trace.name} on {_counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}"
+        title = f"{trace.name} on {counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}"
         try:
             picture.write_text(page(results, scene, title=title), "utf-8")
         except OSError as error:
@@ -173,9 +173,9 @@ def simulate(
             + ", ..." * (len(unguaranteed) > 5)
         )
     tell(
-        f"{_counted(len(works), 'job')} in {duration(works[-1].job.submit_s)} on "
-        f"{_counted(len(scene.machines), 'node')} with "
-        f"{_counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}."
+        f"{counted(len(works), 'job')} in {duration(works[-1].job.submit_s)} on "
+        f"{counted(len(scene.machines), 'node')} with "
+        f"{counted(scene.capacity_mgpu // MGPU_PER_GPU, 'GPU')}."
     )
     print_table(["", *(one.policy for one in results)], table(results))
 
@@ -183,10 +183,10 @@ def simulate(
 def _tell_what_is_not_read(trace: Trace, name: str) -> None:
     """Print on standard error which parts of the file `name` the figures omit."""
     if trace.left_out:
-        rows = _counted(trace.left_out, "row")
+        rows = counted(trace.left_out, "row")
         tell(f"Omitted, because they have no GPU, no run or no submit time: {rows} of {name}.")
     if trace.in_parts:
-        jobs = _counted(trace.in_parts, "job")
+        jobs = counted(trace.in_parts, "job")
         tell(f"Omitted, because no line sums up their parts: {jobs} of {name}.")
     if trace.unused:
         tell(f"Not used of {name}: {', '.join(trace.unused)}.")
@@ -203,18 +203,14 @@ def _tell_what_lacks_cpu_or_memory(
     for column, unknown in unstated.items():
         what = "MiB of memory" if column == "memory_mib" else "milli-CPU"
         tell(
-            f"Not checked on {unknown:,} of {_counted(count, 'node')}: the {what} of jobs, because "
+            f"Not checked on {unknown:,} of {counted(count, 'node')}: the {what} of jobs, because "
             f"the nodes' own is unknown. Add column {column} to {file}."
         )
     if refused:
         tell(
             "Refused, because too few nodes have the CPU or memory that these jobs need: "
-            f"{_counted(len(refused), 'job')}, the first is {refused[0]}."
+            f"{counted(len(refused), 'job')}, the first is {refused[0]}."
         )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class _Bar:

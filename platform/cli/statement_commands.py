@@ -11,14 +11,13 @@ from cli.api import Api
 from cli.context import open_api
 from cli.errors import CliError
 from cli.organizations import organization_named
-from cli.output import Devices, Format, print_data, print_fields, print_table, tell
-from primitives.units import cents_text
+from cli.output import Devices, Format, Output, print_data, print_fields, print_table, tell
+from primitives.currencies import cents_text
 
 statements_app = typer.Typer(
     no_args_is_help=True, help="Statements of closed months.", rich_markup_mode=None
 )
 
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
 Month = Annotated[str, typer.Argument(help="2026-11")]
 Number = Annotated[str, typer.Argument(help="2026-00012")]
 OfOrganization = Annotated[
@@ -134,7 +133,12 @@ def _print(items: list[dict[str, Any]], output: Format) -> None:
         ["NUMBER", "KIND", "UNIT", "TOTAL", "CURRENCY", "DUE", "CREDITS", "CREDITED BY"],
         [
             [
-                *(item["number"], item["kind"], item["unit"], cents_text(item["total_cents"])),
+                *(
+                    item["number"],
+                    item["kind"],
+                    item["unit"],
+                    cents_text(item["total_cents"], item["currency"]),
+                ),
                 *(item["currency"], item["due_on"] or "-"),
                 *(item["credits"] or "-", item["credited_by"] or "-"),
             ]
@@ -146,14 +150,18 @@ def _print(items: list[dict[str, Any]], output: Format) -> None:
 
 def _show(statement: dict[str, Any], output: Format) -> None:
     if output is not Format.TABLE:
-        print_data(statement, output)
+        print_data(statement, output, rows="lines")
         return
     print_fields(
         [
             ("Number", f"{statement['number']} ({statement['kind']})"),
             ("Unit", statement["unit"]),
             ("Month", statement["month"]),
-            ("Total", f"{cents_text(statement['total_cents'])} {statement['currency']}"),
+            (
+                "Total",
+                f"{cents_text(statement['total_cents'], statement['currency'])} "
+                f"{statement['currency']}",
+            ),
             ("Issued", f"{statement['issued_at']} by {statement['issued_by']}"),
             ("Due", statement["due_on"] or "-"),
             ("Terms", statement["terms"] or "-"),
@@ -173,7 +181,7 @@ def _show(statement: dict[str, Any], output: Format) -> None:
                 if line["adjustment"]
                 else ("-" if line["mgpu_s"] < 0 else "")
                 + devices.hours(abs(line["mgpu_s"]), line["device"]),
-                cents_text(line["amount_cents"]),
+                cents_text(line["amount_cents"], statement["currency"]),
             ]
             for line in statement["lines"]
         ],

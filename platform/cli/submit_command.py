@@ -15,7 +15,7 @@ from cli.context import open_api
 from cli.errors import REFUSED, CliError, Refused
 from cli.job_lookup import job_or_array
 from cli.job_text import print_notes, print_plan
-from cli.output import Format, now_utc, print_data, tell
+from cli.output import Format, Output, now_utc, print_data, tell
 from cli.schedule_commands import fits, print_recurrence, recurrence_of, request_of, tell_next
 from cli.submitting import (
     begin_time,
@@ -30,8 +30,7 @@ from cli.submitting import (
     time_limit,
     variables,
 )
-
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to print.")]
+from cli.template_commands import template_named
 
 
 class SubmitCommand(TyperCommand):
@@ -61,6 +60,14 @@ def submit(
     team: Annotated[
         str | None,
         typer.Option(help="Path of the team, or its unique end (nlp). Default: TIDEGATE_TEAM."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Template of the team. Its members count where no file or option gives them. "
+            "It may have the script, too.",
+        ),
     ] = None,
     pool: Annotated[
         str | None,
@@ -260,6 +267,7 @@ def submit(
         source,
         ctx.meta.get("command"),
         {
+            "template": template,
             "arguments": arguments or None,
             "team": team,
             **pools(pool),
@@ -312,6 +320,9 @@ def submit(
             )
             for job in jobs or ()
         ]
+    if "template" in body:
+        chosen = template_named(api, str(body["template"]), body.get("team"))
+        body |= {"template": chosen["id"], "team": chosen["team"]}
     if "team" not in body:
         if not api.settings.team:
             raise CliError("Which team? Give --team PATH, or set TIDEGATE_TEAM.")

@@ -23,11 +23,14 @@ _NUMBERS = {
     "tag:yaml.org,2002:int": r"[-+]?(?:0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+)$",
     "tag:yaml.org,2002:float": r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$",
 }
+_REPLACED = {*_NUMBERS, "tag:yaml.org,2002:timestamp"}
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _MEMORY = re.compile(r"([0-9]{1,9})([MGTmgt])?")
 _MEMORY_SHIFTS = {"M": 0, "G": 10, "T": 20}
-#: The field that every Kubernetes object has at its top, in YAML or JSON.
-_OBJECT = re.compile(r"^(?:apiVersion|[ \t{]*\"apiVersion\")[ \t]*:", re.MULTILINE)
+#: The field that every Kubernetes object has at its top: in YAML, and in a text of JSON.
+_OBJECT = re.compile(r"^[\"']?apiVersion[\"']?[ \t]*:", re.MULTILINE)
+_JSON_OBJECT = re.compile(r"^[ \t{]*\"apiVersion\"[ \t]*:", re.MULTILINE)
+_JSON = re.compile(r"^\{", re.MULTILINE)
 #: A line that begins a document of YAML. No text in a document can have it.
 _MARKER = re.compile(r"---(?=[ \t\r\n]|$)")
 _KIND = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
@@ -49,13 +52,17 @@ def body_of(
     `source` is a file: a Kubernetes manifest or the members of a request in YAML, by its ending and
     its content, or else a batch script; "-" is standard input. `command`
     has the words after `--`: the arguments of the file, or a command that runs unchanged. Options
-    that are None are absent. Raises CliError without both, and for a file that cannot be read.
+    that are None are absent. Raises CliError for a file that cannot be read, and without a file,
+    a command and a template.
     """
-    if source is None and not command:
+    if source is None and not command and options.get("template") is None:
         raise CliError("Nothing to run: give a script file, or a command after `--`.")
-    if source is None:
+    body: dict[str, Any]
+    if source is None and not command:
+        body = {}
+    elif source is None:
         assert command is not None
-        body: dict[str, Any] = {
+        body = {
             "name": command[0].split()[0].rsplit("/", 1)[-1] if command[0].strip() else "job",
             "script": f"#!/bin/sh\n{_command_line(command)}\n",
         }
@@ -262,7 +269,10 @@ def _is_manifest(text: str, source: str) -> bool:
     """
     if not source.endswith((".yaml", ".yml", ".json", "-")) or text.startswith("#!"):
         return False
-    return _OBJECT.search(text) is not None
+    if _OBJECT.search(text) is not None:
+        return True
+    # A request may hold such a text in a block, whose lines are indented.
+    return _JSON.search(text) is not None and _JSON_OBJECT.search(text) is not None
 
 
 def _from_yaml(text: str, source: str) -> dict[str, Any]:
@@ -284,12 +294,12 @@ def _from_yaml(text: str, source: str) -> dict[str, Any]:
 
 
 def _loader() -> type[SafeLoader]:
-    """Return a safe loader that reads 2:00:00 as text. YAML 1.1 reads it as the number 7200."""
+    """Return a safe loader that reads times as text. YAML 1.1 reads 2:00:00 as the number 7200."""
     from yaml import SafeLoader
 
     class Loader(SafeLoader):
         yaml_implicit_resolvers = {
-            first: [(tag, known) for tag, known in resolvers if tag not in _NUMBERS]
+            first: [(tag, known) for tag, known in resolvers if tag not in _REPLACED]
             for first, resolvers in SafeLoader.yaml_implicit_resolvers.items()
         }
 

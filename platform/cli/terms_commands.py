@@ -10,13 +10,12 @@ import typer
 
 from cli.context import open_api
 from cli.errors import CliError
-from cli.output import Format, duration, now_utc, print_data, tell
+from cli.output import Format, Output, duration, now_utc, print_data, tell
 from cli.policy_commands import multiplier
 from cli.rate_cards import (
     MULTIPLIERS,
     WHEN,
     OfOrganization,
-    Output,
     Pool,
     card_of,
     factor_text,

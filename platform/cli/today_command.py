@@ -9,7 +9,7 @@ import typer
 
 from cli.context import open_api
 from cli.moments import moment
-from cli.output import Devices, Format, print_data, print_table, tell
+from cli.output import Devices, Format, Output, print_data, print_table, tell
 
 _HOW = {
     "timed_out": "reached its time limit",
@@ -28,7 +28,7 @@ def today(
     since: Annotated[
         str | None, typer.Option(help="At most 7 days ago. Default: 24 hours ago.")
     ] = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show lost work, ended attempts and quota changes since yesterday.
 

@@ -1,7 +1,8 @@
-"""`tidegate tree`: move, archive, restore and delete teams, departments and organizations."""
+"""`tidegate tree`: changes of teams, departments and organizations."""
 
 from __future__ import annotations
 
+import uuid
 from typing import Annotated, Any
 
 import typer
@@ -15,10 +16,44 @@ from primitives.units import gpus_text
 
 tree_app = typer.Typer(
     no_args_is_help=True,
-    help="Move, archive, restore and delete teams, departments and organizations.",
+    help="Create, rename, move, archive, export and import teams and departments.",
     rich_markup_mode=None,
 )
 PathArgument = Annotated[str, typer.Argument(help="Its path, or the end of it: research/nlp.")]
+
+
+@tree_app.command("create")
+def create(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(help="Its whole path: ai-company/research/robotics.")],
+    name: Annotated[
+        str | None, typer.Option(help="Name that people see. Default: the last part of the path.")
+    ] = None,
+    department: Annotated[
+        bool, typer.Option("--department", help="A department. Default: a team.")
+    ] = False,
+) -> None:
+    """Create a team or department. The last part of its path never changes."""
+    parent, _, slug = path.strip("/").rpartition("/")
+    if not parent:
+        raise CliError("Give the whole path, for example ai-company/research/robotics.")
+    body = {"parent": parent, "slug": slug, "name": name or slug}
+    kind = "departments" if department else "teams"
+    made = open_api(ctx).post(kind, body, key=str(uuid.uuid4()))
+    tell(f"{made['path']} is created.")
+
+
+@tree_app.command("rename")
+def rename(
+    ctx: typer.Context,
+    path: PathArgument,
+    name: Annotated[str, typer.Argument(help="Name that people see. The path stays.")],
+) -> None:
+    """Give a team, department or organization another name."""
+    api = open_api(ctx)
+    node = node_at(api, path)
+    api.patch(f"{node['kind']}s/{node['id']}", {"name": name})
+    tell(f"{node['path']} is {name} now.")
 
 
 @tree_app.command("archive")
@@ -34,7 +69,7 @@ def archive(
     History and bills stay readable. `tidegate tree restore` restores the node.
     """
     api = open_api(ctx)
-    node = _node_at(api, path)
+    node = node_at(api, path)
     address = f"tree/{node['id']}/archive"
     api.post(address, decided(api.get(address), waiting=waiting, running=running))
     tell(f"{node['path']} is archived. Restore it with `tidegate tree restore {node['path']}`.")
@@ -44,7 +79,7 @@ def archive(
 def restore(ctx: typer.Context, path: PathArgument) -> None:
     """Restore a node with everything that was archived together with it."""
     api = open_api(ctx)
-    node = _node_at(api, path)
+    node = node_at(api, path)
     api.post(f"tree/{node['id']}/restore")
     tell(f"{node['path']} is restored.")
 
@@ -64,7 +99,7 @@ def move(
     Future use counts for the new parent. Past use stays with the former parent.
     """
     api = open_api(ctx)
-    node = _node_at(api, path)
+    node = node_at(api, path)
     address = f"tree/{node['id']}/move"
     shown = api.get(address, parent=to)
     _print_move(shown)
@@ -93,7 +128,7 @@ def delete(ctx: typer.Context, path: PathArgument) -> None:
     A node that has or had jobs, bills, prices or members must be archived instead.
     """
     api = open_api(ctx)
-    node = _node_at(api, path)
+    node = node_at(api, path)
     api.delete(f"tree/{node['id']}")
     tell(f"{node['path']} is deleted.")
 
@@ -144,7 +179,7 @@ def _reserve_text(share: dict[str, Any] | None) -> str:
     return f"{gpus_text(share['reserve_before_mgpu'])} -> {gpus_text(share['reserve_after_mgpu'])}"
 
 
-def _node_at(api: Api, path: str) -> dict[str, Any]:
+def node_at(api: Api, path: str) -> dict[str, Any]:
     """Return the node with this path, or the only one whose path ends with it.
 
     Raises Refused, which lists the candidates, or CliError if there is none.

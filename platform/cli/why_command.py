@@ -12,7 +12,7 @@ from cli.context import open_api
 from cli.errors import CliError, Refused, Unreachable
 from cli.job_lookup import WAITING, JobArgument, id_of_job, of_one_job, one_job
 from cli.job_text import print_explanation, print_reasons, starts_unknown
-from cli.output import Format, print_data
+from cli.output import Format, Output, print_data
 
 
 def why(
@@ -25,7 +25,7 @@ def why(
         bool,
         typer.Option("--alternatives", help="Show requests that would start sooner instead."),
     ] = False,
-    output: Annotated[Format, typer.Option("-o", "--output", help="How to print.")] = Format.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show why a job waits, and when it may start."""
     if history and alternatives:

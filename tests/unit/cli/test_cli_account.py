@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 from pathlib import Path
 
+import httpx
 import pytest
 
 from builders.cli_server import SECRET, Server, a_problem, a_server
@@ -188,3 +190,68 @@ def test_help_names_every_command(server: Server) -> None:
         "version",
     ]:
         assert f"\n  {command} " in told
+
+
+STARTED = {
+    "device_code": "device-secret",
+    "user_code": "WDJB-MJHT",
+    "verification_uri": "https://tidegate.example/device",
+    "verification_uri_complete": "https://tidegate.example/device?code=WDJB-MJHT",
+    "expires_in": 600,
+    "interval": 5,
+}
+MADE = {
+    "id": "01a1fd00-0000-7000-8000-000000000022",
+    "user": "bob@ai-company",
+    "made_by": None,
+    "name": "login on here",
+    "prefix": SECRET[:12],
+    "scopes": ["jobs", "read"],
+    "created_at": "2026-11-21T12:00:00Z",
+    "expires_at": "2026-12-21T12:00:00Z",
+    "last_used_at": None,
+    "revoked_at": None,
+    "secret": SECRET,
+}
+
+
+def test_a_login_without_a_token_is_approved_in_a_browser(server: Server, tmp_path: Path) -> None:
+    """Planted: an interval that stays after slow_down; an empty Authorization header."""
+    server.routes["POST device-logins"] = httpx.Response(201, json=STARTED)
+    server.routes["POST device-logins/token"] = [
+        a_problem(400, code="authorization_pending"),
+        a_problem(400, code="slow_down"),
+        httpx.Response(200, json=MADE),
+    ]
+    ran = server.run("login", "--server", "https://tidegate.example")
+    assert ran.exit_code == 0
+    assert (
+        "Open https://tidegate.example/device in a browser and enter the code WDJB-MJHT." in ran.err
+    )
+    assert "Logged in to https://tidegate.example as bob@ai-company." in ran.err
+    assert SECRET not in ran.err + ran.out
+    assert server.pauses_s == [5, 5, 10]
+    assert server.body(0) == {
+        "host": socket.gethostname(),
+        "scopes": ["read", "jobs"],
+        "token_days": 30,
+    }
+    assert "Authorization" not in server.requests[0].headers
+    assert server.body(1) == {"device_code": "device-secret"}
+    assert server.requests[-1].headers["Authorization"] == f"Bearer {SECRET}"
+    assert load_settings({"HOME": str(tmp_path)}).token == SECRET
+
+
+@pytest.mark.parametrize("code", ["access_denied", "expired_token"])
+def test_a_refused_login_stores_nothing(server: Server, tmp_path: Path, code: str) -> None:
+    """Planted: a command that goes on polling."""
+    server.routes["POST device-logins"] = httpx.Response(201, json=STARTED)
+    server.routes["POST device-logins/token"] = a_problem(400, code=code)
+    ran = server.run(
+        "login", "--server", "https://tidegate.example", "--days", "7", "--scope", "read"
+    )
+    assert ran.exit_code == 3
+    assert server.sent == ["POST device-logins", "POST device-logins/token"]
+    assert server.body(0)["scopes"] == ["read"]
+    assert server.body(0)["token_days"] == 7
+    assert not (tmp_path / ".config").exists()

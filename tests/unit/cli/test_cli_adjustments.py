@@ -78,6 +78,7 @@ def test_amounts_reach_a_billion_with_two_decimals(server: Server) -> None:
         ("1000000000.01", "at most 1,000,000,000 of the currency"),
         ("12.505", "at most two decimals"),
         ("1,000", "is not an amount"),
+        ("-5", "Give an amount above 0. To credit the team, add --credit."),
     ):
         assert sentence in server.run("adjustments", "add", "nlp", wrong, "--reason", "x").err
     assert len(server.requests) == count
@@ -163,3 +164,11 @@ def test_disputes_are_listed_accepted_and_declined(server: Server) -> None:
         "note": "it was fine",
     }
     assert "it was fine" in server.run("disputes", "decline", "0007", "--note", "it was fine").out
+
+
+@pytest.mark.parametrize("kind", ["adjustments", "disputes"])
+def test_an_empty_list_is_a_sentence(server: Server, kind: str) -> None:
+    """Against: a header alone."""
+    server.routes[f"GET {kind}"] = {"items": [], "next": None}
+    ran = server.run(kind, "list")
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", f"No {kind}.\n")

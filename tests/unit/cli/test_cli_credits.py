@@ -76,6 +76,13 @@ def test_an_amount_is_gpu_hours(server: Server, amount: str) -> None:
     assert "Give GPU-hours such as 500 or 12.5" in ran.err
 
 
+def test_without_transfers_there_is_no_table(server: Server) -> None:
+    """Against: a header alone."""
+    server.routes["GET credits/transfers"] = {"items": [], "next": None}
+    ran = server.run("credits", "transfers")
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", "No transfers.\n")
+
+
 def test_transfers_are_listed_and_decided_by_the_end_of_their_id(server: Server) -> None:
     assert server.run("credits", "transfers", "--pending").out.splitlines() == [
         "ID        POOL  FROM                     TO                               AMOUNT"

@@ -252,3 +252,93 @@ def test_pool_alias_shows_and_changes_the_other_names(server: Server) -> None:
     assert server.body() == {"aliases": ["nvidia-h100", "H100_PCIe"]}
     ran = server.run("pool", "alias", "h100", "--remove", "k80")
     assert (ran.exit_code, ran.err) == (2, "Error: h100 has no alias 'k80'.\n")
+
+
+ANSWER = {
+    "is_answered": True,
+    "message": "",
+    "api_version": "v0.0.44",
+    "pools": [CLUSTER["pools"][0]],  # type: ignore[index]
+}
+
+
+def test_a_cluster_is_tested_added_and_changed(server: Server, tmp_path: Path) -> None:
+    """Against: the stored options tested although others are given."""
+    options = tmp_path / "hpc.yaml"
+    options.write_text("url: http://slurm:6820\npools: {h100: {partition: gpu}}\n")
+    given = {"url": "http://slurm:6820", "pools": {"h100": {"partition": "gpu"}}}
+    at = f"clusters/{NODE_ID}"
+    server.routes["GET clusters"] = {"items": [{**CLUSTER, "id": NODE_ID}], "next": None}
+    server.routes["POST clusters/check"] = ANSWER
+    server.routes[f"POST {at}/check"] = {**ANSWER, "message": "2 nodes are left out."}
+    server.routes["POST clusters"] = CLUSTER
+    server.routes[f"PATCH {at}"] = CLUSTER
+
+    ran = server.run("cluster", "test", "--kind", "slurm", "--options", str(options))
+    assert (ran.exit_code, ran.err) == (0, "It answers.\n")
+    assert ran.out.splitlines()[1].split() == ["h100", "504/512", "63/64"]
+    assert server.body() == {"kind": "slurm", "options": given}
+    assert server.run("cluster", "test", "hpc").err == "2 nodes are left out.\n"
+    assert server.body() == {}
+    server.run("cluster", "test", "hpc", "--options", str(options))
+    assert server.body() == {"options": given}
+    server.run("cluster", "create", "hpc", "--kind", "slurm", "--options", str(options))
+    assert server.body() == {
+        "name": "hpc",
+        "kind": "slurm",
+        "options": given,
+        "is_enabled": True,
+    }
+    server.run("cluster", "set", "hpc", "--options", str(options))
+    assert server.body() == {"options": given}
+    server.run("cluster", "disable", "hpc")
+    assert server.body() == {"is_enabled": False}
+    server.run("cluster", "enable", "hpc")
+    assert server.body() == {"is_enabled": True}
+
+
+def test_a_test_of_a_silent_cluster_fails_with_its_reason(server: Server, tmp_path: Path) -> None:
+    options = tmp_path / "list.yaml"
+    options.write_text("- 1\n")
+    server.routes["GET clusters"] = {"items": [{**CLUSTER, "id": NODE_ID}], "next": None}
+    server.routes[f"POST clusters/{NODE_ID}/check"] = {
+        **ANSWER,
+        "is_answered": False,
+        "message": "connection refused",
+        "pools": [],
+    }
+    ran = server.run("cluster", "test", "hpc")
+    assert (ran.exit_code, ran.err) == (3, "Error: It does not answer: connection refused\n")
+    ran = server.run("cluster", "test")
+    assert "Give the name of a cluster, or --kind and --options of a new one." in ran.err
+    ran = server.run("cluster", "set", "hpc", "--options", str(options))
+    assert "must be a mapping of the cluster's options." in ran.err
+    ran = server.run("cluster", "set", "hpc")
+    assert "Give --options with a file" in ran.err
+
+
+def test_pools_are_listed_added_and_changed(server: Server) -> None:
+    pool = {
+        "id": NODE_ID,
+        "name": "h100",
+        "description": "H100 80 GB",
+        "device": "gpu",
+        "weight": 1_000,
+        "archived_at": None,
+        "aliases": ["h100-sxm"],
+        "capacity_mgpu": 512_000,
+        "guaranteed_mgpu": None,
+    }
+    server.routes["GET pools"] = {"items": [pool], "next": None}
+    server.routes["POST pools"] = pool
+    server.routes[f"PATCH pools/{NODE_ID}"] = pool
+    assert [line.split() for line in server.run("pool", "list").out.splitlines()] == [
+        ["POOL", "GPUS", "GUARANTEED", "WORTH", "STATE", "ALIASES"],
+        ["h100", "512", "-", "1000", "in", "use", "h100-sxm"],
+    ]
+    server.run("pool", "create", "h100", "--weight", "900", "--alias", "h100-sxm")
+    assert server.body() == {"name": "h100", "weight": 900, "aliases": ["h100-sxm"]}
+    server.run("pool", "set", "h100", "--description", "", "--device", "gpu")
+    assert server.body() == {"description": "", "device": "gpu"}
+    ran = server.run("pool", "set", "h100")
+    assert "Nothing to change: give --description, --device or --weight." in ran.err

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from builders.cli_server import (
     JOB_ID,
@@ -41,6 +40,8 @@ def test_ls_sends_its_filters_and_follows_pages(server: Server) -> None:
         *("ls", "--state", "queued,running", "--team", "a/b", "--user", "bob", "--pool", "h100"),
         *("--name", "x y", "--usage-class", "borrowed", "--since", "2026-11-21T12:00:00Z"),
         *("--origin", "native", "--oldest-first", "--limit", "600", "-o", "json"),
+        *("--cluster", "slurm-a", "--class", "high", "--type", "training", "--schedule", JOB_ID),
+        *("--until", "2026-11-22", "--ended-since", "2026-11-20", "--ended-until", "2026-11-23"),
     )
     assert [job["name"] for job in json.loads(ran.out)] == [f"job-{i}" for i in range(600)]
     first, second = (dict(request.url.params) for request in server.requests)
@@ -53,10 +54,30 @@ def test_ls_sends_its_filters_and_follows_pages(server: Server) -> None:
         "q": "x y",
         "usage_class": "borrowed",
         "origin": "native",
+        "cluster": "slurm-a",
+        "priority_class": "high",
+        "type": "training",
+        "schedule": JOB_ID,
         "submitted_at__gte": "2026-11-21T12:00:00Z",
+        "submitted_at__lt": "2026-11-22T00:00:00Z",
+        "ended_at__gte": "2026-11-20T00:00:00Z",
+        "ended_at__lt": "2026-11-23T00:00:00Z",
         "sort": "submitted_at",
     }
     assert second == {**first, "cursor": "abc"}
+
+
+def test_ls_has_one_order(server: Server) -> None:
+    """The order is sent as it is; two orders are refused before a request."""
+    server.routes["GET jobs"] = {"items": [], "next": None}
+    assert server.run("ls", "--sort", "-gpus").err == "No jobs.\n"
+    assert server.requests[0].url.params["sort"] == "-gpus"
+    refused = server.run("ls", "--sort", "name", "--oldest-first")
+    assert (refused.exit_code, refused.err) == (
+        2,
+        "Error: Give either --sort or --oldest-first, not both.\n",
+    )
+    assert len(server.requests) == 1
 
 
 def test_ls_as_a_table_without_a_terminal(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +188,6 @@ def test_get_in_every_form(server: Server) -> None:
     )
     server.routes[f"GET jobs/{JOB_ID}"] = job
     assert json.loads(server.run("get", JOB_ID, "-o", "json").out) == job
-    assert yaml.safe_load(server.run("get", JOB_ID, "-o", "yaml").out) == job
     assert server.run("get", JOB_ID.upper()).out == (
         f"id             {JOB_ID}\n"
         "name           bert\n"
@@ -327,6 +347,14 @@ def test_why_says_what_an_unknown_start_hangs_on(
     ran = server.run("why", JOB_ID)
     starts = next(line for line in ran.out.splitlines() if line.startswith("starts"))
     assert starts.split(None, 1)[1] == told
+
+
+def test_a_job_as_yaml_is_its_request(server: Server) -> None:
+    """Planted: the job as the API shows it, which `tidegate submit` refuses."""
+    text = "team: ai-company/research/nlp\nscript: |\n  true\n"
+    server.routes[f"GET jobs/{JOB_ID}/request"] = httpx.Response(200, text=text)
+    assert server.run("get", JOB_ID, "-o", "yaml").out == text
+    assert server.sent == [f"GET jobs/{JOB_ID}/request?format=yaml"]
 
 
 def test_a_job_by_the_beginning_of_its_name(server: Server) -> None:

@@ -82,6 +82,26 @@ def test_a_log_that_was_cut_says_so(server: Server) -> None:
     assert (ran.out, ran.err) == ("x", "(the log was cut at its size limit)\n")
 
 
+def test_all_logs_in_one_archive(server: Server, tmp_path: Path) -> None:
+    """Against: a broken download is stored under its name, and an existing file is replaced."""
+    path = f"GET jobs/{JOB_ID}/logs/download"
+    server.routes[path] = httpx.Response(200, content=b"PK12")
+    file = tmp_path / "logs.zip"
+    ran = server.run("logs", JOB_ID, "--attempt", "2", "--zip", str(file))
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", f"{file}: the logs of all ranks.\n")
+    assert (file.read_bytes(), dict(server.requests[-1].url.params)) == (b"PK12", {"attempt": "2"})
+    again = server.run("logs", JOB_ID, "--zip", str(file))
+    assert (again.exit_code, again.err) == (2, f"Error: {file} exists. Choose another name.\n")
+    ran = server.run("logs", JOB_ID, "--zip", "all.zip", "--rank", "1")
+    assert ran.err == (
+        "Error: --zip stores all ranks and streams. Leave out -f, --rank, --stderr and --tail.\n"
+    )
+    server.routes[path] = a_problem(404, detail="The job has no attempt 9.")
+    ran = server.run("logs", JOB_ID, "--attempt", "9", "--zip", str(tmp_path / "none.zip"))
+    assert (ran.exit_code, ran.err) == (3, "Error: No: The job has no attempt 9.\n")
+    assert [each.name for each in tmp_path.glob("*.zip*")] == ["logs.zip"]
+
+
 @pytest.mark.parametrize("follow", [[], ["-f"]])
 def test_an_empty_log_says_whether_the_other_one_has_something(
     server: Server, follow: list[str]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from builders.cli_server import Server, a_problem, a_server
@@ -205,3 +207,41 @@ def test_a_class_is_retired_or_removed_in_the_version_that_was_read(server: Serv
 def test_a_retired_class_says_so_in_the_list(server: Server) -> None:
     server.routes["GET priority-classes"] = {"items": [a_class(is_retired=True)], "next": None}
     assert "(retired) production inference" in server.run("policy", "classes").out
+
+
+def test_the_rules_about_a_second_person_are_shown_and_changed(server: Server) -> None:
+    """GPUs are sent as milli-GPUs, and `none` as null. Planted: `none` is sent as text."""
+    path = f"organizations/{ORGANIZATION}/second-person"
+    rules = {"stopped_jobs_min": None, "moved_mgpu_max": 16_000, "guards_rules": True, "version": 3}
+    server.routes[f"GET {path}"] = server.routes[f"PATCH {path}"] = rules
+    assert server.run("policy", "second-person", "ai-company").out.splitlines()[:3] == [
+        "stopped_jobs_min  none",
+        "moved_mgpu_max    16 GPUs",
+        "guards_rules      yes",
+    ]
+    settings = ("stopped_jobs_min=none", "moved_gpus=0.5", "allows_emergency=no")
+    server.run("policy", "second-person", "ai-company", *settings)
+    sent = server.requests[-1]
+    assert json.loads(sent.content) == {
+        "stopped_jobs_min": None,
+        "moved_mgpu_max": 500,
+        "allows_emergency": False,
+    }
+    assert sent.headers["If-Match"] == '"v3"'
+
+
+def test_a_change_that_waits_for_a_second_person_exits_with_75(server: Server) -> None:
+    """Planted: the 202 is printed as a policy."""
+    server.routes[f"GET {PATH}"] = POLICY
+    server.routes[f"PATCH {PATH}"] = httpx.Response(
+        202,
+        json={
+            "request": "0197a000-0000-7000-8000-0000abcd0007",
+            "url": "/api/v1/requests/0197a000-0000-7000-8000-0000abcd0007",
+            "detail": "It changes the policy, so it waits for a second person.",
+        },
+    )
+    done = server.run("policy", "set", "min_run_s=7s", "--organization", "ai-company")
+    assert (done.exit_code, done.out) == (75, "")
+    assert "It changes the policy, so it waits for a second person." in done.err
+    assert "tidegate requests show abcd0007" in done.err

@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from builders.cli_server import Server, a_server
-from cli.output import duration, gpu_hours, gpus, money, plain
+from cli.output import duration, gpus, plain
+from primitives.currencies import money_text
+from primitives.units import gpu_hours
 
 USE = {
     "in_use_mgpu": 700_000,
@@ -345,7 +347,7 @@ def test_the_jobs_behind_a_number(server: Server) -> None:
     server.routes["GET reports/chargeback/jobs"] = {"items": uses, "next": None}
     ran = server.run(
         *(*BEHIND, "--team", "a/b", "--pool", "h100", "--usage-class", "borrowed"),
-        *("--as-of", "2026-11-21T12:00:00Z"),
+        *("--as-of", "2026-11-21T12:00:00Z", "--cost-centre", "4711", "--project-code", "(none)"),
     )
     assert dict(server.requests[0].url.params) == {
         "start": "2026-11-01",
@@ -353,6 +355,8 @@ def test_the_jobs_behind_a_number(server: Server) -> None:
         "as_of": "2026-11-21T12:00:00Z",
         "pool": "h100",
         "node": "a/b",
+        "cost_centre": "4711",
+        "project_code": "(none)",
         "usage_class": "borrowed",
         "limit": "500",
     }
@@ -569,17 +573,23 @@ def test_gpu_hours(mgpu_s: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nano", "text"),
+    ("nano", "currency", "text"),
     [
-        (0, "0.00"),
-        (4_999_999, "0.00"),
-        (5_000_000, "0.01"),
-        (10**12, "1,000.00"),
-        (-(10**9), "-1.00"),
+        (0, "EUR", "0.00"),
+        (4_999_999, "EUR", "0.00"),
+        (-4_999_999, "EUR", "0.00"),
+        (5_000_000, None, "0.01"),
+        (10**12, "USD", "1,000.00"),
+        (-(10**9), "EUR", "-1.00"),
+        (1_234_500_000_000, "JPY", "1,235"),
+        (-(10**8), "JPY", "0"),
+        (1_234_500_500_000, "KWD", "1,234.501"),
+        (10**9, "CLF", "1.0000"),
     ],
 )
-def test_money(nano: int, text: str) -> None:
-    assert money(nano) == text
+def test_money(nano: int, currency: str | None, text: str) -> None:
+    """Against: two decimals for each currency; "-0"."""
+    assert money_text(nano, currency) == text
 
 
 @pytest.mark.parametrize(

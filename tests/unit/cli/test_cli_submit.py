@@ -18,6 +18,7 @@ from builders.cli_server import (
     a_server,
     created,
 )
+from cli.submitting import body_of
 
 
 @pytest.fixture
@@ -145,6 +146,16 @@ def test_a_yaml_file_and_options_that_win(server: Server, tmp_path: Path) -> Non
         "script": "true\n",
         "environment": {"SEED": "1", "A": "y"},
     }
+
+
+def test_a_request_with_an_object_in_its_script_is_no_manifest(
+    server: Server, tmp_path: Path
+) -> None:
+    """Planted: an object of JSON in a block of the file, taken for the file's own."""
+    file = tmp_path / "own.yaml"
+    file.write_text('script: |\n  cat <<END\n  {\n  "apiVersion": "v1"}\n  END\n')
+    text = 'cat <<END\n{\n"apiVersion": "v1"}\nEND\n'
+    assert body_of(str(file), None, {}) == {"script": text}
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,22 @@ def test_a_pool_is_archived_once_all_is_decided(server: Server) -> None:
     assert server.requests[-1].method == "DELETE"
     ran = server.run("pool", "archive", "a100")
     assert (ran.exit_code, ran.err.strip()) == (2, "Error: There is no pool 'a100'.")
+
+
+def test_nodes_are_created_and_renamed(server: Server) -> None:
+    """Against: a department created as a team."""
+    server.routes["POST teams"] = {"path": "a/lab/nlp"}
+    server.routes["POST departments"] = {"path": "a/lab"}
+    server.run("tree", "create", "a/lab", "--department", "--name", "Lab")
+    assert server.body() == {"parent": "a", "slug": "lab", "name": "Lab"}
+    ran = server.run("tree", "create", "a/lab/nlp/")
+    assert (server.body(), ran.err) == (
+        {"parent": "a/lab", "slug": "nlp", "name": "nlp"},
+        "a/lab/nlp is created.\n",
+    )
+    assert "Give the whole path" in server.run("tree", "create", "nlp").err
+    found = {"id": NODE, "path": "a/nlp", "kind": "team"}
+    server.routes["GET teams"] = {"items": [found], "next": None}
+    server.routes[f"PATCH teams/{NODE}"] = found
+    ran = server.run("tree", "rename", "nlp", "Language")
+    assert (server.body(), ran.err) == ({"name": "Language"}, "a/nlp is Language now.\n")
