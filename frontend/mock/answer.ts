@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { CreditBank, CreditTransfer, ExtensionPlan, JobAlternatives, JobDetail, JobPlan, JobRequest, LogChunk, LogSummary, MovePreview, Notice, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, Session, TreeNode } from "../src/api/types";
+import type { Announcement, Attempt, AttemptCosts, ChangeRequestDetail, CreditBank, CreditTransfer, ExtensionPlan, Job, JobAlternatives, JobDetail, JobFiles, JobPlan, JobRequest, LogChunk, LogSummary, MaintenanceWindow, MovePreview, Notice, NoticePreferences, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, SecondFactors, Session, TreeNode } from "../src/api/types";
 import { aChargeback, theClosedMonths, theGroups, theIdle, theMoves } from "./groups.ts";
 import {
   aSession,
@@ -13,29 +13,44 @@ import {
   theAcceptedDifferences,
   theQuotaPushes,
   theQuotas,
+  theSessions,
   theTokens,
   theUsers,
   TREE,
+  uuid,
 } from "./company.ts";
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
 import { anAdjustment, aDispute, theAdjustments, theDisputes, thresholds } from "./adjustments.ts";
 import { budgetDefaults, budgetEffects, theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
 import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
+import { beginAtProvider, deviceLogin, groupMappings, identityProvider, scim, signInOptions } from "./identity.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
+import { anEntitlement } from "./entitlement.ts";
+import { aCapacity, anExplainedFairShare, theSummaries } from "./shares.ts";
+import { aHistory } from "./history.ts";
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { may } from "../src/session/access.ts";
 import { aProblem, page, type MockAnswer, type MockRequest } from "./http.ts";
-import { answerNotices, theNotices } from "./notices.ts";
+import { secondFactors, signInPolicy, someFactors } from "./secondFactors.ts";
+import { webhooks } from "./webhooks.ts";
+import { answerNotices, theNotices, thePreferences } from "./notices.ts";
 import { codes, periods, statements } from "./periods.ts";
+import { announcements } from "./announcements.ts";
+import { maintenance, theWindows } from "./maintenance.ts";
+import { requests, theRequests } from "./requests.ts";
 import { plannedChanges, thePlannedChanges } from "./planned.ts";
 import { priorityClasses, rules, theRules, timeLimits, type TheRules } from "./policy.ts";
+import { organizations } from "./organizations.ts";
+import { newNode, renamedNode, treeImport } from "./treeFiles.ts";
+import { invitations, newServiceAccount, roleGrants, theMembers, theMemberTotals, theRoles } from "./members.ts";
 import { aReconciliation, theReconciliations } from "./reconciliation.ts";
 import { theChargeAudits } from "./chargeAudits.ts";
 import { deliveries } from "./deliveries.ts";
 import { anExport, exportPolicy, theExports } from "./exports.ts";
 import { theRunsOf, theSchedules } from "./schedules.ts";
+import { theTemplates } from "./templates.ts";
 import { theDay } from "./today.ts";
 
 export interface Company {
@@ -43,12 +58,17 @@ export interface Company {
   hasAdministrator: boolean;
   quotas: Quota[];
   planned: PlannedChange[];
+  requests: ChangeRequestDetail[];
   rules: TheRules;
   bank: CreditBank;
   scheduler: Scheduler;
   quarantine: Quarantine;
   cards: RateCard[];
+  announcements: Announcement[];
+  windows: MaintenanceWindow[];
   notices: Notice[];
+  noticePreferences: NoticePreferences;
+  factors: SecondFactors;
 }
 
 const NO_QUARANTINE: Quarantine = {
@@ -62,7 +82,7 @@ const NO_QUARANTINE: Quarantine = {
 };
 
 export function aCompany(change: Partial<Company> = {}): Company {
-  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), rules: theRules(), bank: theCreditBank(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, cards: [aRateCard()], notices: theNotices(), ...change };
+  return { session: aSession(), hasAdministrator: true, quotas: theQuotas(), planned: thePlannedChanges(), requests: theRequests(), rules: theRules(), bank: theCreditBank(), scheduler: theScheduler(), quarantine: NO_QUARANTINE, cards: [aRateCard()], announcements: [], windows: theWindows(), notices: theNotices(), noticePreferences: thePreferences(), factors: someFactors(), ...change };
 }
 
 function isWithin(path: string, above: string | null): boolean {
@@ -70,7 +90,8 @@ function isWithin(path: string, above: string | null): boolean {
 }
 
 /** Archiving, moving and deleting a node; answered, but not remembered. */
-function tree({ method, query }: MockRequest, id = "", action = ""): MockAnswer {
+function tree(request: MockRequest, id = "", action = ""): MockAnswer {
+  const { method, query } = request;
   const node = TREE.find((each) => each.id === id);
   if (node === undefined) return aProblem(404, "not-found", "It does not exist, or you may not see it.");
   if (method === "DELETE")
@@ -79,6 +100,11 @@ function tree({ method, query }: MockRequest, id = "", action = ""): MockAnswer 
       "conflict",
       `${node.path} has jobs, bills. Only what was never used can be deleted. Archive it instead: its history and bills stay readable.`,
     );
+  if (action === "invitations") return invitations(request);
+  if (action === "import") return treeImport(request);
+  if (action === "service-accounts") return newServiceAccount(request, node.path);
+  if (action === "members") return page(theMembers(node.path), query);
+  if (action === "member-totals") return { status: 200, body: theMemberTotals(node.path) };
   if (action === "move" && method === "POST") return { status: 200, body: { ...node, clusters_to_push: ["slurm-a"] } };
   if (method === "POST") return { status: 200, body: { ...node, archived_at: action === "archive" ? iso(Date.now()) : null } };
   const work = openWork(theJobs().filter(({ team }) => isWithin(team, node.path)));
@@ -174,6 +200,9 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
   const { method, query } = request;
   const path = request.path.replace(/^\/api\/v1/, "");
   if (path === "/session") return session(company, request);
+  if (path === "/session/second-factor") return secondStep(company, request);
+  if (path === "/sign-in-options") return signInOptions(request);
+  if (path === "/session/provider") return beginAtProvider(request);
   if (path === "/password-links/use") return passwordLink(request);
   if (path === "/installation") return { status: 200, body: { has_administrator: company.hasAdministrator } };
   if (company.session === null) return aProblem(401, "unauthenticated", "Sign in first.");
@@ -182,19 +211,26 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     case "policy":
       return rules(company.rules.installation, request);
     case "organizations":
+      if (action === "identity-provider") return identityProvider(request);
+      if (action === "sign-in-policy") return signInPolicy(request);
+      if (action === "group-mappings") return groupMappings(request);
+      if (action === "scim") return scim(request);
       if (action === "policy") return rules(company.rules.policy, request);
+      if (action === "second-person") {
+        company.rules.secondPerson.can_edit = may(company.session, "manage_quota", "ai-company");
+        return rules(company.rules.secondPerson, request);
+      }
       if (action === "adjustment-policy") return thresholds(request);
       if (action === "export-policy") return exportPolicy(request);
       if (action === "credit-bank") return rules(company.bank, request);
       if (action === "periods") return periods(request);
       if (action === "accounting-codes") return codes(request);
-      if (method === "POST") return newOrganization(request);
-      return page(
-        TREE.filter((node) => node.kind === "organization"),
-        query,
-      );
+      if (method === "PATCH") return renamedNode(request, id);
+      return organizations(request, id);
     case "departments":
     case "teams":
+      if (method === "POST") return newNode(request, collection === "teams" ? "team" : "department");
+      if (method === "PATCH") return renamedNode(request, id);
       return page(
         TREE.filter((node) => `${node.kind}s` === collection),
         query,
@@ -222,6 +258,18 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       if (id === "history") return { status: 200, body: aCreditHistory(query.get("team") ?? "", query.get("month")) };
       if (id === "statement") return { status: 200, body: aCreditStatement(query.get("team") ?? "", query.get("month")) };
       return { status: 200, body: theCredits({ is_on: company.bank.is_on }) };
+    case "history": {
+      const found = aHistory(id ?? "", request.query);
+      return found === null ? aProblem(404, "not-found", "Not found") : { status: 200, body: found };
+    }
+    case "entitlement":
+      return { status: 200, body: anEntitlement(query.get("team") ?? "", company.quotas) };
+    case "fair-share":
+      return { status: 200, body: anExplainedFairShare(query.get("node") ?? "", query.get("pool") ?? "") };
+    case "node-summaries":
+      return { status: 200, body: theSummaries(query.get("node") ?? "", query.get("pool") ?? "") };
+    case "capacity":
+      return { status: 200, body: aCapacity(query.get("pool") ?? "") };
     case "today":
       return { status: 200, body: theDay(query.get("team")) };
     case "scheduler":
@@ -247,12 +295,28 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
         return { status: 201, body: { ...token, name: (request.body as { name?: string }).name ?? token?.name, secret: "tdg_9fK2exampleOnlyNotAToken" } };
       }
       return method === "DELETE" ? { status: 204 } : page(theTokens(query.get("user") ?? undefined), query);
+    case "device-logins":
+      return deviceLogin(request);
+    case "sessions":
+      if (method === "POST") return { status: 200, body: { ended: 1 } };
+      return method === "DELETE" ? { status: 204 } : page(theSessions(query.get("user") ?? undefined), query);
+    case "second-factors":
+      return secondFactors(company, request);
     case "users":
+      if (action === "second-factors") return { status: 200, body: { removed: 1 } };
       return users(request, id, action);
     case "password":
       return password(company, request);
+    case "invitations":
+      return invitations(request);
+    case "roles":
+      return page(theRoles(), query);
+    case "role-grants":
+      return roleGrants(request, id);
     case "quotas":
       return quotas(company, request, id, action);
+    case "requests":
+      return requests(company.requests, request, id, action);
     case "quota-changes":
       return plannedChanges(company, request, id, action);
     case "decisions":
@@ -263,6 +327,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
     }
     case "jobs":
       return jobs(request, id, action);
+    case "job-actions":
+      return jobAction(request, id);
     case "rate-cards":
       return rateCards(company.cards, request);
     case "reports":
@@ -279,10 +345,25 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return deliveries(collection, request);
     case "exports":
       return request.method === "POST" ? { status: 201, body: anExport() } : page(theExports(), request.query);
+    case "job-views":
+      return views(request);
+    case "job-templates":
+      return templates(request, id);
     case "schedules":
       return schedules(request, id, action);
+    case "announcements":
+      return announcements(company.announcements, request, id);
+    case "maintenance-windows":
+      return maintenance(company.windows, request, id, action);
+    case "webhooks":
+    case "webhook-deliveries":
+      return webhooks(request, id, action);
     case "notices":
-      return answerNotices(request, company.notices, id);
+      return answerNotices(request, company, id);
+    case "group-mappings":
+      return groupMappings(request);
+    case "scim-tokens":
+      return scim(request);
     case "audit-events":
       return auditEvents(request);
   }
@@ -295,7 +376,8 @@ function session(company: Company, { method, body }: MockRequest): MockAnswer {
     return { status: 204 };
   }
   if (method === "POST") {
-    const { password } = body as { password: string };
+    const { login, password } = body as { login: string; password: string };
+    if (login === "with-factor") return aProblem(401, "second_factor_required", "The password is right. Now send a code.");
     if (password === "wrong") {
       return aProblem(401, "unauthenticated", "This login and password do not belong together.");
     }
@@ -328,6 +410,14 @@ function users({ method, body }: MockRequest, id?: string, action?: string): Moc
   };
 }
 
+/** The second step of the login "with-factor"; a code of zeros is wrong. */
+function secondStep(company: Company, { body }: MockRequest): MockAnswer {
+  if ((body as { code: string }).code === "000000")
+    return aProblem(401, "unauthenticated", "The code is wrong, has expired or was used before.");
+  company.session = aSession();
+  return { status: 200, body: company.session };
+}
+
 function password(company: Company, { body }: MockRequest): MockAnswer {
   const { old_password } = body as { old_password: string };
   if (old_password === "wrong") {
@@ -337,40 +427,6 @@ function password(company: Company, { body }: MockRequest): MockAnswer {
   }
   company.session = aSession();
   return { status: 200, body: { login: company.session.user.login } };
-}
-
-function newOrganization({ body }: MockRequest): MockAnswer {
-  const given = body as { name: string; time_zone: string; currency?: string; first_administrator: { username: string } };
-  if (given.time_zone === "Moon/Base") {
-    const detail = "must be an IANA name of a time zone, such as Europe/Berlin";
-    return aProblem(400, "invalid_request", `time_zone ${detail}.`, {
-      errors: [{ pointer: "/time_zone", detail, code: "invalid" }],
-    });
-  }
-  const slug = given.name.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
-  const login = `${given.first_administrator.username}@${slug}`;
-  return {
-    status: 201,
-    body: {
-      id: "01a1fd00-0000-7000-8000-0000000000aa",
-      kind: "organization",
-      slug,
-      name: given.name,
-      path: slug,
-      parent: null,
-      organization: slug,
-      depth: 0,
-      team: `${slug}/main`,
-      first_administrator: login,
-      password_link: {
-        user: login,
-        expires_at: new Date(Date.now() + 3_600_000).toISOString(),
-        sent_to: null,
-        link: "/set-password#tdl_exampleOnly",
-      },
-      missing: ["Its rate card has no prices yet, so its jobs cost nothing."],
-    },
-  };
 }
 
 function passwordLink({ body }: MockRequest): MockAnswer {
@@ -425,12 +481,23 @@ function quotas(company: Company, request: MockRequest, id?: string, action?: st
 function pools({ method, query, body }: MockRequest, id?: string, action?: string): MockAnswer {
   const pool = POOLS.find((each) => each.id === id);
   if (method === "PATCH") return { status: 200, body: { ...pool, ...(body as object) } };
+  if (method === "POST" && id === undefined) {
+    return { status: 201, body: { ...POOLS[0], id: uuid(39), capacity_mgpu: 0, ...(body as object) } };
+  }
+  if (method === "DELETE") {
+    return aProblem(409, "conflict", `${pool?.name} has jobs, quotas, so deletion is not possible. Archive it instead.`);
+  }
   if (action === undefined) return page(POOLS, query);
   if (method === "GET") return { status: 200, body: { waiting: 0, running: 0, running_jobs: [] } };
   return { status: 200, body: { ...pool, archived_at: action === "archive" ? iso(Date.now()) : null } };
 }
 
 function clusters({ method, query, body, path }: MockRequest, id?: string, action?: string): MockAnswer {
+  if (id === "check" || action === "check") {
+    const [, slurm] = theClusters();
+    return { status: 200, body: { is_answered: true, message: "", api_version: "v0.0.44", pools: slurm?.pools ?? [] } };
+  }
+  if (method === "DELETE" && action === undefined) return { status: 204 };
   if (id === undefined) {
     const made = { ...theClusters()[1], ...(body as object), id: "01a1fd00-0000-7000-8000-00000000aaaa", pools: [] };
     return method === "POST" ? { status: 201, body: made } : page(theClusters(), query);
@@ -481,15 +548,91 @@ function nodes({ method, query, body }: MockRequest, id?: string, action?: strin
   return { status: 200, body: node };
 }
 
+/** The current attempt, and before a later one the first, which was preempted on borrowed GPUs. */
+function theAttempts({ current_attempt: current, submitted_at: submitted }: JobDetail): Attempt[] {
+  if (current === null) return [];
+  if (current.number === 1) return [current];
+  const [fromMs, toMs] = [Date.parse(submitted), Date.parse(current.started_at ?? current.granted_at)];
+  const at = (share: number) => iso(fromMs + share * (toMs - fromMs));
+  const first: Attempt = {
+    ...current,
+    id: `${current.id.slice(0, -4)}0001`,
+    number: 1,
+    state: "ended",
+    granted_at: at(0.1),
+    started_at: at(0.12),
+    checkpoint_at: at(0.7),
+    notice_at: at(0.78),
+    grace_until: at(0.85),
+    ended_at: at(0.8),
+    released_at: at(0.8),
+    stop_reason: "preempted",
+    outcome: "stopped",
+    exit_codes: { "0": 0 },
+    guaranteed_mgpu: 0,
+    borrowed_mgpu: current.mgpu,
+    message: "",
+  };
+  return [first, current];
+}
+
+const STATES_OF_ACTION: Record<string, readonly string[]> = {
+  cancel: ["held", "queued", "starting", "running", "preempting"],
+  hold: ["queued"],
+  release: ["held"],
+  requeue: ["running"],
+};
+
+/** An action on many jobs, or its preview: ana changes her own, and those of others are refused. */
+function jobAction({ query, body }: MockRequest, id?: string): MockAnswer {
+  const { action, jobs: chosen } = body as { action: string; jobs?: string[] | null };
+  if (id !== "preview") {
+    const items = (chosen ?? []).map((job) => ({ job, state: "cancelled", problem: null }));
+    return { status: 200, body: { items, changed: items.length, refused: 0 } };
+  }
+  const found = theJobs().filter(({ id: each, user }) => chosen?.includes(each) ?? (query.get("user") ?? user) === user);
+  const suited = found.filter(({ state }) => STATES_OF_ACTION[action]?.includes(state));
+  const own = suited.filter(({ user }) => user === "ana");
+  return {
+    status: 200,
+    body: {
+      jobs: own.map((job) => job.id),
+      states: counted(own.map(({ state }) => state)),
+      users: counted(own.map(({ user }) => user)),
+      own: own.length,
+      forbidden: suited.length - own.length,
+      unsuited: chosen ? counted(found.filter((job) => !suited.includes(job)).map(({ state }) => state)) : {},
+    },
+  };
+}
+
+function counted(names: readonly string[]): Record<string, number> {
+  return Object.fromEntries([...new Set(names)].map((name) => [name, names.filter((each) => each === name).length]));
+}
+
+/** Jobs in the order that the list asks for; by submission they are already. */
+function sorted(all: Job[], sort: string | null): Job[] {
+  const key = (sort ?? "").replace("-", "");
+  if (key !== "name" && key !== "state" && key !== "user" && key !== "team") return all;
+  const sign = sort?.startsWith("-") ? -1 : 1;
+  return [...all].sort((a, b) => sign * (a[key] < b[key] ? -1 : a[key] > b[key] ? 1 : 0));
+}
+
 function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
   const { method, query } = request;
   if (id === undefined) {
     if (method === "POST") return submit(request);
     const states = query.get("state")?.split(",");
     const name = query.get("q");
+    const runsAs = query.get("usage_class");
     return page(
-      theJobs().filter(
+      sorted(
+        theJobs(),
+        query.get("sort"),
+      ).filter(
         (job) =>
+          (runsAs === null || (job.current_attempt?.borrowed_mgpu ?? 0) > 0 === (runsAs === "borrowed")) &&
+          (query.get("priority_class") === null || job.priority_class === query.get("priority_class")) &&
           (states?.includes(job.state) ?? true) &&
           isWithin(job.team, query.get("team")) &&
           (query.get("user") === null || job.user === query.get("user")) &&
@@ -505,6 +648,8 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
       return { status: 200, body: logChunk(query, job.state !== "running") };
     case "log-summary":
       return { status: 200, body: aLogSummary({ attempt: job.attempt, rank: Number(query.get("rank") ?? 0) }) };
+    case "files":
+      return { status: 200, body: theFiles(job.attempt) };
     case "history":
       return page(theHistory(job), query);
     case "estimate":
@@ -530,8 +675,10 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
       return { status: 200, body: { items: theReasons(job) } };
     case "decisions":
       return { status: 200, body: { items: theDecisions().filter((each) => each.job.id === job.id) } };
+    case "attempt-costs":
+      return { status: 200, body: theAttemptCosts(job) };
     case "attempts":
-      return page(job.current_attempt === null ? [] : [job.current_attempt], query);
+      return page(theAttempts(job), query);
     case "cancel":
       return { status: 200, body: { ...job, state: "cancelled", can: [] } };
     case "requeue":
@@ -655,6 +802,27 @@ export function aLogSummary(change: Partial<LogSummary> = {}): LogSummary {
   };
 }
 
+function theAttemptCosts(job: JobDetail): AttemptCosts {
+  const items = theAttempts(job).map(({ id, number }) => ({ attempt: id, mgpu_s: number * 288_000_000, cost_nano: number * 160_000_000_000 }));
+  return { currency: "EUR", items };
+}
+
+function theFiles(attempt: number): JobFiles {
+  const files: [string, number][] = [
+    ["checkpoints/step-000800/optimizer.bin", 442_381_234_567],
+    ["checkpoints/step-000800/weights.safetensors", 140_002_118_656],
+    ["metrics.csv", 88_012],
+    [`samples/${"a-prompt-with-a-very-long-name-".repeat(4)}.txt`, 912],
+  ];
+  return {
+    attempt,
+    items: files.map(([name, size_bytes], i) => ({ name, size_bytes, modified_at: iso(Date.now() - i * 3_600_000) })),
+    next: null,
+    is_cut: false,
+    left_out: 2,
+  };
+}
+
 function logChunk(query: URLSearchParams, isFinal: boolean): LogChunk {
   const lines = Math.floor((Date.now() / 1000) % 100_000);
   const text = Array.from(
@@ -676,6 +844,10 @@ function logChunk(query: URLSearchParams, isFinal: boolean): LogChunk {
     is_final: isFinal,
     is_truncated: false,
     ranks: 12,
+    times: shown
+      .split("\n")
+      .slice(0, -1)
+      .map((_, line, { length }) => ({ line, at: iso(Date.now() - (length - line) * 1000) })),
   };
 }
 
@@ -768,6 +940,44 @@ function reconciliations({ method, query }: MockRequest, id?: string): MockAnswe
   if (method === "POST") return { status: 202, body: { ...theReconciliations()[0], is_requested: true } };
   if (id === undefined) return page(theReconciliations(), query);
   return { status: 200, body: aReconciliation(id) };
+}
+
+/** Saved views: one of mine, and one that is shared. Changes are answered, but not remembered. */
+function views({ method, query, body }: MockRequest): MockAnswer {
+  if (method === "DELETE") return { status: 204 };
+  const mine = {
+    id: "01935000-0000-7000-8000-0000000ee001",
+    name: "mine",
+    parameters: { user: "ana", sort: "-submitted_at" },
+    user: "ana",
+    shared_with: null,
+    created_at: iso(Date.now()),
+    can: ["delete"],
+  };
+  if (method === "POST") return { status: 201, body: { ...mine, ...(body as object) } };
+  const shared = {
+    ...mine,
+    id: "01935000-0000-7000-8000-0000000ee002",
+    name: "large jobs",
+    parameters: { state: "running", sort: "-gpus" },
+    shared_with: "ai-company/research/vision",
+    can: [],
+  };
+  return page([mine, shared], query);
+}
+
+/** Templates; changes are answered, but not remembered. */
+function templates({ method, query, body }: MockRequest, id = ""): MockAnswer {
+  const known = theTemplates();
+  if (method === "DELETE") return { status: 204 };
+  if (method === "POST") return { status: 201, body: { ...known[0], ...(body as object) } };
+  if (id === "") {
+    const team = query.get("team") ?? "";
+    return page(known.filter((each) => each.team.startsWith(team)), query);
+  }
+  const found = known.find((each) => each.id === id);
+  if (found === undefined) return aProblem(404, "not_found", "There is no such template that you can see.");
+  return { status: 200, body: { ...found, ...(body as object | undefined) } };
 }
 
 /** Schedules; changes are answered, but not remembered. A new one is nightly. */

@@ -3,6 +3,7 @@
  * 400, exploration its 200, vision 100 of 120, and nlp's gang of 200 waits for reclaim.
  */
 import type {
+  BrowserSession,
   AcceptedDifference,
   Cluster,
   ClusterNode,
@@ -40,6 +41,7 @@ export function aSession(change: Partial<Session> = {}): Session {
       name: "Ana Lima",
       kind: "person",
       must_change_password: false,
+      must_add_second_factor: false,
       organization: { id: uuid(2), slug: ORGANIZATION, name: "AI Company" },
     },
     grants: [{ role: "organization_admin", node_path: ORGANIZATION }],
@@ -414,6 +416,35 @@ export function theUsers(): User[] {
     { id: uuid(95), login: "bob@ai-company", username: "bob", name: "Bob Meyer", kind: "person", ...rest },
     { id: uuid(96), login: "ci@ai-company", username: "ci", name: "Continuous integration", kind: "service", ...rest },
     { id: uuid(97), login: "eve@ai-company", username: "eve", name: "Eve Moreau", kind: "person", ...rest, is_active: false },
+  ];
+}
+
+/** This browser, and another one on a phone. */
+export function theSessions(user = "ana@ai-company"): BrowserSession[] {
+  const now = Date.now();
+  return [
+    {
+      id: uuid(91),
+      user,
+      device: "Firefox on Linux",
+      user_agent: "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+      address: "192.0.2.7",
+      started_at: iso(now - 3_600_000),
+      last_used_at: iso(now - 30_000),
+      expires_at: iso(now + 11 * 3_600_000),
+      is_current: user === "ana@ai-company",
+    },
+    {
+      id: uuid(92),
+      user,
+      device: "Safari on iPhone",
+      user_agent: "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Version/19.0 Safari/604.1",
+      address: "2001:db8:85a3:8d3:1319:8a2e:370:7348",
+      started_at: iso(now - 5 * 3_600_000),
+      last_used_at: iso(now - 2 * 3_600_000),
+      expires_at: iso(now + 7 * 3_600_000),
+      is_current: false,
+    },
   ];
 }
 

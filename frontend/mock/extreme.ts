@@ -17,7 +17,7 @@ const TAIL = "-wwww";
 const TAILS = /-wwwww*/g;
 
 /** Keys whose values are paths of nodes, or slugs. */
-const SLUGS = new Set(["node", "path", "parent", "team", "node_path", "pool", "cluster", "organization", "user", "username", "login", "actor", "account", "requested_by", "created_by", "decided_by", "beneficiary_team", "slug", "priority_class", "native_id", "other"]);
+const SLUGS = new Set(["node", "path", "parent", "team", "node_path", "pool", "cluster", "organization", "user", "username", "login", "actor", "account", "requested_by", "created_by", "decided_by", "beneficiary_team", "borrower", "lender", "for_team", "slug", "priority_class", "native_id", "other"]);
 /** Keys whose values people write, or a cluster. */
 const NAMES = new Set(["name", "node_name", "job_name", "reason", "message", "sentence", "description", "note", "detail", "value", "title", "text", "exit_reason", "hint", "mapping", "features"]);
 const NUMBERS = /_mgpu$|_mgpu_s$|_ugpu_s$|^mgpu(_s)?$|_nano$|^jobs$/;
@@ -65,7 +65,7 @@ export function anExtremeCompany(): Company {
   const company = aCompany();
   company.quotas = deepQuotas(company.quotas);
   if (company.session) {
-    company.session.permissions = { "": Object.values(company.session.permissions)[0] ?? [] };
+    company.session.permissions = { "": [...(Object.values(company.session.permissions)[0] ?? []), "manage_members"] };
     company.session.grants = [{ role: "platform_admin", node_path: null }, ...company.session.grants];
   }
   return company;

@@ -1,11 +1,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 
+import { theAnnouncements } from "./announcements.ts";
 import { aCompany, answer } from "./answer.ts";
 import { anExtremeCompany, extremeAnswer } from "./extreme.ts";
 
 /** Answers /api/ inside Vite's dev server; with long names and numbers where `isExtreme`. */
 export function mockMiddleware(isExtreme: boolean) {
-  const [company, answers] = isExtreme ? [anExtremeCompany(), extremeAnswer] : [aCompany(), answer];
+  const [company, answers] = isExtreme ? [anExtremeCompany(), extremeAnswer] : [aCompany({ announcements: theAnnouncements() }), answer];
   return (request: IncomingMessage, response: ServerResponse, next: () => void): void => {
     const url = new URL(request.url ?? "/", "http://localhost");
     if (!url.pathname.startsWith("/api/")) {

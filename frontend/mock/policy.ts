@@ -1,5 +1,5 @@
 /** The company's rules of service. */
-import type { InstallationPolicy, Policy, PriorityClass, TimeLimit } from "../src/api/types";
+import type { InstallationPolicy, Policy, PriorityClass, SecondPersonPolicy, TimeLimit } from "../src/api/types";
 import { aProblem, type MockAnswer, type MockRequest } from "./http.ts";
 import { thePriorityClasses } from "./company.ts";
 
@@ -8,6 +8,7 @@ export interface TheRules {
   classes: PriorityClass[];
   installation: InstallationPolicy;
   limits: TimeLimit[];
+  secondPerson: SecondPersonPolicy;
 }
 
 export function theRules(): TheRules {
@@ -30,6 +31,17 @@ export function theRules(): TheRules {
       aLimit(2, { node: "ai-company/research", organization: "ai-company", longest_s: 259_200 }),
       aLimit(3, { priority_class: "low", organization: "ai-company", default_s: 14_400 }),
     ],
+    secondPerson: {
+      organization: "ai-company",
+      stopped_jobs_min: null,
+      moved_mgpu_max: null,
+      guards_rules: false,
+      allows_emergency: false,
+      changed_by: null,
+      changed_at: null,
+      version: 1,
+      can_edit: true,
+    },
     installation: {
       grace_period_s_max: 3600,
       starts_max: 1000,

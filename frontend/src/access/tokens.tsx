@@ -14,6 +14,7 @@ import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
+import { LIFETIMES, OVERLAPS } from "./lifetimes";
 
 const SCOPES = [
   ["read", "read what its owner may see"],
@@ -22,20 +23,6 @@ const SCOPES = [
   ["reports", "read reports and costs"],
   ["admin", "everything else that its owner may do"],
 ] as const;
-const LIFETIMES = [
-  { value: "7", label: "7 days" },
-  { value: "30", label: "30 days" },
-  { value: "90", label: "90 days" },
-  { value: "365", label: "one year" },
-];
-
-const OVERLAPS = [
-  { value: "0", label: "at once" },
-  { value: "3600", label: "in 1 hour" },
-  { value: "86400", label: "in 1 day" },
-  { value: "604800", label: "in 7 days" },
-];
-
 /**
  * The tokens of one account: they are made, replaced and revoked here.
  * `user` is the login of another one's account; of people, others only revoke.
@@ -46,7 +33,9 @@ export function Tokens({ title, user, canMake, cli }: { title: string; user?: st
   const [created, setCreated] = useState<NewToken | null>(null);
   return (
     <>
-      {created && <Secret token={created} onDone={() => setCreated(null)} />}
+      {created && (
+        <Secret title={`Token “${created.name}” of ${created.user}`} secret={created.secret} onDone={() => setCreated(null)} />
+      )}
       <Card>
         <div className="spread">
           <h2>{title}</h2>
@@ -80,16 +69,16 @@ export function Tokens({ title, user, canMake, cli }: { title: string; user?: st
   );
 }
 
-/** The secret, this once. */
-function Secret({ token, onDone }: { token: NewToken; onDone: () => void }) {
+/** The secret of a new token, this once. */
+export function Secret({ title, secret, onDone }: { title: string; secret: string | null; onDone: () => void }) {
   const clipboard = useClipboard({ timeout: 2000 });
   return (
     <Card tone="good" className="stack" style={{ marginBottom: 14 }} role="status">
-      <h2>Token “{token.name}” of {token.user}</h2>
+      <h2>{title}</h2>
       <p>Copy it now: it is shown this once and kept nowhere in clear.</p>
       <div className="inline">
-        <code className="breaks">{token.secret}</code>
-        <Button variant="default" size="xs" onClick={() => clipboard.copy(token.secret ?? "")}>
+        <code className="breaks">{secret}</code>
+        <Button variant="default" size="xs" onClick={() => clipboard.copy(secret ?? "")}>
           {clipboard.copied ? "Copied" : "Copy"}
         </Button>
       </div>

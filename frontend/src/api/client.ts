@@ -2,7 +2,7 @@
 import createClient from "openapi-fetch";
 
 import type { paths } from "./schema";
-import type { Problem } from "./types";
+import type { Problem, WaitingWrite } from "./types";
 
 const TIMEOUT_MS = 30_000;
 const SAFE_METHODS = new Set(["GET", "HEAD", "OPTIONS"]);
@@ -27,6 +27,24 @@ export class ApiError extends Error {
       found[field] = field in found ? `${found[field] ?? ""} ${error.detail}` : error.detail;
     }
     return found;
+  }
+}
+
+/** A change that a second person decides. It was stored as a request, and nothing has changed yet. */
+export class WaitsForSecondPerson extends ApiError {
+  readonly request: string;
+
+  constructor({ request, detail }: WaitingWrite) {
+    super({
+      type: "about:blank",
+      request_id: "",
+      title: "Waits for a second person",
+      status: 202,
+      code: "second_person_needed",
+      detail,
+    });
+    this.name = "WaitsForSecondPerson";
+    this.request = request;
   }
 }
 
@@ -106,19 +124,24 @@ function toProblem(error: unknown, response: Response): Problem {
   };
 }
 
-/** The answer's body. Throws `ApiError` for every refusal. */
+/** The answer's body. Throws `ApiError` for every refusal, and `WaitsForSecondPerson`. */
 export async function unwrap<T>(
   call: Promise<{ data?: T; error?: unknown; response: Response }>,
-): Promise<T> {
+): Promise<Exclude<T, WaitingWrite>> {
   const { data, error, response } = await call;
   if (!response.ok) throw new ApiError(toProblem(error, response));
-  return data as T;
+  if (response.status === 202 && isWaiting(data)) throw new WaitsForSecondPerson(data);
+  return data as Exclude<T, WaitingWrite>;
+}
+
+function isWaiting(data: unknown): data is WaitingWrite {
+  return typeof data === "object" && data !== null && "request" in data && "detail" in data;
 }
 
 /** The answer's body with its ETag: what a change that is based on it names in If-Match. */
 export async function unwrapTagged<T>(
   call: Promise<{ data?: T; error?: unknown; response: Response }>,
-): Promise<{ data: T; etag: string }> {
+): Promise<{ data: Exclude<T, WaitingWrite>; etag: string }> {
   const data = await unwrap(call);
   return { data, etag: (await call).response.headers.get("ETag") ?? "" };
 }

@@ -17,7 +17,7 @@ class FakeSocket {
   }
 }
 
-const ALL: Topic[] = ["clusters", "jobs", "notices", "quotas", "reports"];
+const ALL: Topic[] = ["clusters", "jobs", "notices", "quotas", "reports", "requests"];
 
 describe("change hints", () => {
   let sockets: FakeSocket[];

@@ -4,10 +4,10 @@
  * Hints are gathered for a second before they are passed on, so a busy fleet costs one refetch a
  * second and not one per job. A gap in `seq`, a reconnect and every 30 s refetch everything.
  */
-export type Topic = "jobs" | "quotas" | "clusters" | "reports" | "notices";
+export type Topic = "jobs" | "quotas" | "clusters" | "reports" | "notices" | "requests";
 export type LiveState = "connecting" | "live" | "polling";
 
-const TOPICS: readonly Topic[] = ["jobs", "quotas", "clusters", "reports", "notices"];
+const TOPICS: readonly Topic[] = ["jobs", "quotas", "clusters", "reports", "notices", "requests"];
 const COALESCE_MS = 1000;
 const POLL_MS = 30_000;
 /** A connection that neither opens nor fails within this time is given up. */

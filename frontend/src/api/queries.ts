@@ -2,9 +2,9 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, rememberCsrfToken, ApiError, unwrap } from "./client";
-import type { ChargebackJob, ChargeClass, JobState, Page, PriorityClass, Session, TreeNode } from "./types";
+import type { ChargebackJob, ChargeClass, JobFilter, JobState, Page, PriorityClass, Session, TreeNode } from "./types";
 
-const PAGE_LIMIT = 50;
+export const PAGE_LIMIT = 50;
 /** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
 export const WHOLE_LIMIT = 500;
 const MAX_PAGES = 20;
@@ -24,7 +24,7 @@ export async function readWhole<T>(read: (cursor: string | undefined) => Promise
   return items;
 }
 
-const paging = {
+export const paging = {
   initialPageParam: undefined as string | undefined,
   getNextPageParam: (last: { next: string | null }) => nextCursor(last.next) ?? undefined,
 };
@@ -50,6 +50,14 @@ export const installationQuery = queryOptions({
   queryKey: ["installation"],
   queryFn: ({ signal }) => unwrap(client.GET("/api/v1/installation", { signal })),
 });
+
+/** The identity providers that the sign-in page offers: those of an organization, or those listed for everybody. */
+export const signInOptionsQuery = (organization: string | undefined) =>
+  queryOptions({
+    queryKey: ["sign-in-options", organization],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/sign-in-options", { params: { query: { organization } }, signal })),
+  });
 
 /** All tree nodes that I may see, parents before children, siblings by path. */
 export const treeQuery = queryOptions({
@@ -292,15 +300,6 @@ export function priorityClassesQuery(organization: string) {
   });
 }
 
-export interface JobFilter {
-  state?: JobState[];
-  team?: string;
-  user?: string;
-  pool?: string;
-  q?: string;
-  sort?: "-submitted_at" | "submitted_at";
-}
-
 /** One page of the jobs list. */
 export function jobsPageQuery(filter: JobFilter, cursor: string | undefined) {
   return queryOptions({
@@ -350,6 +349,14 @@ export function jobAttemptsQuery(id: string) {
   });
 }
 
+export function attemptCostsQuery(id: string) {
+  return queryOptions({
+    queryKey: ["jobs", "attempt-costs", id],
+    queryFn: ({ signal }) =>
+      unwrap(client.GET("/api/v1/jobs/{job_id}/attempt-costs", { params: { path: { job_id: id } }, signal })),
+  });
+}
+
 const LOG_SUMMARY_MS = 5000;
 
 /**
@@ -370,6 +377,21 @@ export function logSummaryQuery(id: string, state: JobState, attempt?: number, r
           signal,
         }),
       ),
+  });
+}
+
+export function jobFilesQuery(id: string, attempt: number) {
+  return infiniteQueryOptions({
+    queryKey: ["jobs", "files", id, attempt],
+    retry: false,
+    queryFn: ({ pageParam, signal }) =>
+      unwrap(
+        client.GET("/api/v1/jobs/{job_id}/files", {
+          params: { path: { job_id: id }, query: { attempt, limit: WHOLE_LIMIT, cursor: pageParam } },
+          signal,
+        }),
+      ),
+    ...paging,
   });
 }
 
@@ -417,6 +439,24 @@ export function tokensQuery(user?: string) {
       readWhole((cursor) =>
         unwrap(client.GET("/api/v1/tokens", { params: { query: { user, limit: WHOLE_LIMIT, cursor } }, signal })),
       ),
+  });
+}
+
+export function sessionsQuery(user?: string) {
+  return queryOptions({
+    queryKey: ["sessions", user ?? null],
+    queryFn: ({ signal }) =>
+      readWhole((cursor) =>
+        unwrap(client.GET("/api/v1/sessions", { params: { query: { user, limit: WHOLE_LIMIT, cursor } }, signal })),
+      ),
+  });
+}
+
+/** The second factors of one account; without `user`, my own. */
+export function secondFactorsQuery(user?: string) {
+  return queryOptions({
+    queryKey: ["second-factors", user ?? null],
+    queryFn: ({ signal }) => unwrap(client.GET("/api/v1/second-factors", { params: { query: { user } }, signal })),
   });
 }
 

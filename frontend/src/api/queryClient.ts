@@ -1,6 +1,7 @@
 import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
 
-import { ApiError } from "./client";
+import { ApiError, WaitsForSecondPerson } from "./client";
+import { toastWaiting } from "../ui/toastWaiting";
 import { sessionQuery } from "./queries";
 
 /** Retries only what may pass by itself: no answer, or a server error. */
@@ -16,9 +17,15 @@ export function createQueryClient({ retries = true }: { retries?: boolean } = {}
       queryClient.setQueryData(sessionQuery.queryKey, null);
     }
   };
+  const onWriteError = (error: Error) => {
+    onError(error);
+    if (!(error instanceof WaitsForSecondPerson)) return;
+    toastWaiting(error);
+    void queryClient.invalidateQueries({ queryKey: ["requests"] });
+  };
   const queryClient: QueryClient = new QueryClient({
     queryCache: new QueryCache({ onError }),
-    mutationCache: new MutationCache({ onError }),
+    mutationCache: new MutationCache({ onError: onWriteError }),
     defaultOptions: {
       queries: { staleTime: 5_000, retry: retries ? shouldRetry : false, refetchOnWindowFocus: true },
       mutations: { retry: false },

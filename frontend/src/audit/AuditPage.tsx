@@ -4,11 +4,11 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
 import type { AuditEvent } from "../api/types";
-import { localOfUtc, utcOfLocal } from "../planned/draft";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
 import { DataTable } from "../ui/DataTable";
+import { localOfUtc, utcOfLocal } from "../ui/localTime";
 import { Page } from "../ui/Page";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";

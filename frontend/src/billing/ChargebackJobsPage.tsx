@@ -8,10 +8,12 @@ import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { commandLine } from "../ui/command";
 import { DataTable } from "../ui/DataTable";
 import { Page } from "../ui/Page";
 import { Empty, isSettled, Lines, QueryView } from "../ui/states";
 import { DEVICES, deviceTime, formatCost, headOf, hoursUnder } from "../ui/units";
+import { UNCODED } from "./dimensions";
 import { NoCosts } from "./NoCosts";
 import { useChargebackCurrency } from "./useChargebackCurrency";
 import { useJobsPeriod } from "./useJobsPeriod";
@@ -20,7 +22,7 @@ import "./billing.css";
 
 /** The jobs that make one number of the chargeback, and their sum, which is that number. */
 export function ChargebackJobsPage() {
-  const { as_of, pool, usage, user, cluster, priority, type } = useSearch({ from: "/shell/chargeback/jobs" });
+  const { as_of, pool, usage, user, cluster, priority, type, centre, project } = useSearch({ from: "/shell/chargeback/jobs" });
   const { start, end, label, node } = useJobsPeriod();
   const asked = {
     start,
@@ -34,25 +36,38 @@ export function ChargebackJobsPage() {
     ...(cluster ? { cluster } : {}),
     ...(priority ? { priority_class: priority } : {}),
     ...(type ? { job_type: type } : {}),
+    ...(centre ? { cost_centre: centre } : {}),
+    ...(project ? { project_code: project } : {}),
   };
   const jobs = useInfiniteQuery(chargebackJobsQuery(asked));
-  const command = [
-    `tidegate report chargeback --start ${start} --end ${end} --team ${node} --jobs`,
-    pool && `--pool ${pool}`,
-    usage && `--usage-class ${usage}`,
-    user && `--user ${user}`,
-    cluster && `--cluster ${cluster}`,
-    priority && `--priority-class ${priority}`,
-    type && `--job-type ${type}`,
-    as_of && `--as-of ${as_of}`,
-  ]
-    .filter(Boolean)
-    .join(" ");
+  const command = commandLine("tidegate report chargeback --jobs", {
+    start,
+    end,
+    team: node,
+    pool,
+    "usage-class": usage,
+    user,
+    cluster,
+    "priority-class": priority,
+    "job-type": type,
+    "cost-centre": centre,
+    "project-code": project,
+    "as-of": as_of,
+  });
+  const filters = [
+    pool && ` of pool ${pool}`,
+    user && ` by ${user}`,
+    cluster && ` on ${cluster}`,
+    priority && ` of class ${priority}`,
+    type && ` of type ${type}`,
+    codeWords("cost centre", centre),
+    codeWords("project code", project),
+  ];
   return (
     <Page
       title="Jobs behind a charge"
       heading={`${node} · ${label}`}
-      lead={`${USE_WORDS[usage ?? "all"]}${[pool && ` of pool ${pool}`, user && ` by ${user}`, cluster && ` on ${cluster}`, priority && ` of class ${priority}`, type && ` of type ${type}`].filter(Boolean).join("")}, job by job`}
+      lead={`${USE_WORDS[usage ?? "all"]}${filters.filter(Boolean).join("")}, job by job`}
       up={
         <Link to="/chargeback" search={{ period: "custom", start, end }}>
           Chargeback
@@ -108,6 +123,10 @@ export function ChargebackJobsPage() {
       )}
     </Page>
   );
+}
+
+function codeWords(kind: string, code: string | undefined): string | undefined {
+  return code && (code === UNCODED ? ` without a ${kind}` : ` under the ${kind} ${code}`);
 }
 
 const USE_WORDS = {

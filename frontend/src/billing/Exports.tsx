@@ -11,7 +11,7 @@ import { DataTable } from "../ui/DataTable";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastError } from "../ui/toast";
-import { formatCount } from "../ui/units";
+import { formatCount, sizeOf } from "../ui/units";
 import { Choice, DATASETS, FORMATS } from "./exportChoices";
 import { FocusUsers } from "./FocusUsers";
 import { exportsQuery, type Export, type ExportDataset, type ExportFormat } from "./exportQueries";
@@ -149,17 +149,4 @@ function MakeAgain({ item }: { item: Export }) {
 function stateOf({ state, progress_permille, removed_at }: Export): string {
   if (removed_at !== null) return "file removed";
   return state === "running" ? `running ${Math.floor(progress_permille / 10)}%` : state;
-}
-
-/** "1.2 MB"; units of a thousand, as file managers show them. */
-export function sizeOf(bytes: number | undefined): string {
-  if (bytes === undefined) return "–";
-  const units = ["B", "kB", "MB", "GB"];
-  let rest = bytes;
-  let unit = 0;
-  while (rest >= 1_000 && unit < units.length - 1) {
-    rest /= 1_000;
-    unit += 1;
-  }
-  return `${unit === 0 ? rest : rest.toFixed(1)} ${units[unit] ?? ""}`;
 }

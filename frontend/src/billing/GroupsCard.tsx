@@ -4,6 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { commandLine } from "../ui/command";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { dimensionWords, isTime } from "./dimensions";
 import type { Dimension, GroupedReport, Narrowed } from "./groupQueries";
@@ -61,15 +62,15 @@ function csvAddress(by: readonly Dimension[], asked: Narrowed): string {
 }
 
 function commandOf(by: readonly Dimension[], asked: Narrowed): string {
-  return [
-    `tidegate report chargeback --by ${by.join(",")} --start ${asked.start} --end ${asked.end}`,
-    asked.node && `--team ${asked.node}`,
-    asked.pool && `--pool ${asked.pool}`,
-    asked.user && `--user ${asked.user}`,
-    asked.usage_class && `--usage-class ${asked.usage_class}`,
-  ]
-    .filter(Boolean)
-    .join(" ");
+  return commandLine("tidegate report chargeback", {
+    by: by.join(","),
+    start: asked.start,
+    end: asked.end,
+    team: asked.node,
+    pool: asked.pool,
+    user: asked.user,
+    "usage-class": asked.usage_class,
+  });
 }
 
 function Controls({ first, second }: { first: Dimension; second: Dimension | undefined }) {

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 
 import type { ChargeClass, Session } from "../api/types";
 import { may } from "../session/access";
-import { isCode, isOfJobs, TIMES } from "./dimensions";
+import { isOfJobs, TIMES } from "./dimensions";
 import type { GroupedReport, GroupRow, Narrowed } from "./groupQueries";
 import { USAGE_CLASSES, type ChargebackJobsSearch } from "./search";
 
@@ -41,8 +41,6 @@ export function jobsOf(
   asked: Pick<Narrowed, "node" | "pool" | "user" | "usage_class">,
 ): ChargebackJobsSearch | null {
   const { keys } = row;
-  // A code is of many teams, each in its own months.
-  if (report.by.some((name) => isCode(name) && keys[name] !== undefined)) return null;
   // A commitment has no user, cluster, class and type.
   if (keys.department === "" || report.by.some((name) => isOfJobs(name) && keys[name]?.startsWith("("))) return null;
   const organizations = report.by_currency.flatMap(({ organizations }) => organizations);
@@ -67,6 +65,8 @@ export function jobsOf(
     cluster: keys.cluster,
     priority: keys.priority_class,
     type: keys.job_type,
+    centre: keys.cost_centre,
+    project: keys.project_code,
     usage: USAGE_CLASSES.find((each) => each === (keys.usage_class ?? asked.usage_class)),
   };
 }

@@ -246,8 +246,8 @@ describe("the chargeback page", () => {
     expect(search.pool).toBeUndefined();
     expect(
       await screen.findByText(
-        "tidegate report chargeback --start 2026-10-01T00:00:00Z --end 2026-11-01T00:00:00Z --team ai-company " +
-          `--jobs --usage-class borrowed --as-of ${search.as_of ?? ""}`,
+        "tidegate report chargeback --jobs --start 2026-10-01T00:00:00Z --end 2026-11-01T00:00:00Z --team ai-company " +
+          `--usage-class borrowed --as-of ${search.as_of ?? ""}`,
       ),
     ).toBeInTheDocument();
   });

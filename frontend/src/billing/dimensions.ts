@@ -15,7 +15,5 @@ export function isOfJobs(dimension: Dimension): boolean {
   return dimension === "user" || dimension === "cluster" || dimension === "priority_class" || dimension === "job_type";
 }
 
-/** Groupings by the codes of accounting. */
-export function isCode(dimension: Dimension): boolean {
-  return dimension === "cost_centre" || dimension === "project_code";
-}
+/** The cost centre and the project code of teams without one. */
+export const UNCODED = "(none)";

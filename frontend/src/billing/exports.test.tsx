@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { aCompany } from "../../mock/answer.ts";
 import { aSession } from "../../mock/company.ts";
 import { accessibilityFaults, open } from "../test/render";
-import { sizeOf } from "./Exports";
+import { sizeOf } from "../ui/units";
 
 const PAGE = "/chargeback?period=custom&start=2026-10-01T00:00:00Z&end=2026-11-01T00:00:00Z&scope=ai-company";
 
@@ -102,6 +102,6 @@ describe("exports of charges", () => {
     [999, "999 B"],
     [1_000, "1.0 kB"],
     [48_123_456, "48.1 MB"],
-    [2_500_000_000_000, "2500.0 GB"],
+    [2_500_000_000_000, "2.5 TB"],
   ])("shows %s bytes as %s", (bytes, text) => expect(sizeOf(bytes)).toBe(text));
 });

@@ -160,11 +160,28 @@ describe("periods of groups", () => {
     });
   });
 
-  // Planted: no files where the report groups by codes.
-  it("groups by cost centre, whose rows lead to no list, and still offers files", async () => {
-    open("/chargeback?period=last-month&by=cost_centre");
+  // Planted: no files where the report groups by codes; the list and its file without the code.
+  it("groups by cost centre, whose rows lead to their jobs, and still offers files", async () => {
+    const { user, router, requests } = open("/chargeback?period=last-month&by=cost_centre");
     const row = await screen.findByRole("row", { name: /^4711/ });
-    expect(within(row).queryByRole("link")).not.toBeInTheDocument();
     expect(await screen.findByRole("region", { name: "Export charges" })).toBeInTheDocument();
+    await user.click(within(row).getAllByRole("link")[0] ?? row);
+    await screen.findByRole("table", { name: "Jobs behind the charge" });
+    expect(router.state.location.search).toMatchObject({ node: "ai-company", centre: "4711" });
+    expect(screen.getByText("guaranteed use under the cost centre 4711, job by job")).toBeInTheDocument();
+    const asked = requests.find(({ path }) => path.endsWith("/reports/chargeback/jobs"));
+    expect(asked?.query.get("cost_centre")).toBe("4711");
+    expect(screen.getByRole("link", { name: "Download CSV" }).getAttribute("href")).toContain("cost_centre=4711");
+    expect(screen.getByText(/--cost-centre 4711/)).toBeInTheDocument();
+  });
+
+  it("leads from teams without a project code to their jobs", () => {
+    const report = theGroups(...OCTOBER, ["project_code"]);
+    expect(jobsOf(report, { keys: { project_code: "(none)" } }, aSession(), {})).toMatchObject({ node: "ai-company", project: "(none)" });
+    open("/chargeback/jobs?start=2026-10-01&end=2026-11-01&node=ai-company&project=(none)");
+    return waitFor(() => {
+      expect(screen.getByText("all use and charges without a project code, job by job")).toBeInTheDocument();
+      expect(screen.getByText(/--project-code '\(none\)'/)).toBeInTheDocument();
+    });
   });
 });

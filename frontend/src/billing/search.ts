@@ -45,6 +45,9 @@ export interface ChargebackJobsSearch {
   cluster?: string;
   priority?: string;
   type?: string;
+  /** A code of accounting; "(none)" for teams without one. */
+  centre?: string;
+  project?: string;
 }
 
 export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch => ({
@@ -58,6 +61,8 @@ export const chargebackJobsSearch = (search: RawSearch): ChargebackJobsSearch =>
   cluster: textParam(search, "cluster"),
   priority: textParam(search, "priority"),
   type: textParam(search, "type"),
+  centre: textParam(search, "centre"),
+  project: textParam(search, "project"),
 });
 
 /** `month` as "2026-11"; `day` is the id of the comparison that is shown. */

@@ -6,6 +6,7 @@ import { useState } from "react";
 import { client, unwrap } from "../api/client";
 import { poolsQuery, treeQuery } from "../api/queries";
 import type { Budget, BudgetAlert } from "../api/types";
+import { AskLink } from "../requests/AskLink";
 import { isWithin, may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { Confirm } from "../ui/Confirm";
@@ -142,7 +143,9 @@ function BudgetTable({
             header: <span className="visually-hidden">Actions</span>,
             isRight: true,
             cell: (row) =>
-              row.can_edit && (
+              !row.can_edit ? (
+                row.user === null && <AskLink asked={{ ask: "budget", target: row.id }}>Ask for more…</AskLink>
+              ) : (
                 <span className="budget-actions">
                   <Button size="compact-sm" variant="default" aria-label={`Change ${row.name}`} onClick={() => onChange(row)}>
                     Change…

@@ -21,6 +21,15 @@ export function budgetsQuery(node: string | undefined) {
   });
 }
 
+/** All visible budgets. */
+export const allBudgetsQuery = queryOptions({
+  queryKey: ["reports", "all-budgets"],
+  queryFn: ({ signal }) =>
+    readWhole((cursor) =>
+      unwrap(client.GET("/api/v1/budgets", { params: { query: { limit: WHOLE_LIMIT, cursor } }, signal })),
+    ),
+});
+
 /** Alerts of these budgets, newest first. */
 export function budgetAlertsQuery(node: string | undefined) {
   return infiniteQueryOptions({

@@ -1,5 +1,6 @@
 import { Button } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
@@ -7,11 +8,12 @@ import { workOnClusterQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
 import { WorkDialog } from "../jobs/WorkDialog";
 import { CliLine } from "../ui/CliLine";
+import { Confirm } from "../ui/Confirm";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
 import { useFleetChanged } from "./useFleetChanged";
 
-/** Archive or restore a cluster, for those who manage clusters. */
+/** Archive, restore or delete a cluster, for those who manage clusters. */
 export function ArchiveCluster({ cluster }: { cluster: Cluster }) {
   const [isAsked, setAsked] = useState(false);
   return (
@@ -27,8 +29,47 @@ export function ArchiveCluster({ cluster }: { cluster: Cluster }) {
       ) : (
         <Restore cluster={cluster} archivedAt={cluster.archived_at} />
       )}
+      {cluster.seen_at === null && <DeleteCluster cluster={cluster} />}
       {isAsked && <ArchiveDialog cluster={cluster} onClose={() => setAsked(false)} />}
     </section>
+  );
+}
+
+/** Deletes a cluster that never answered. */
+function DeleteCluster({ cluster }: { cluster: Cluster }) {
+  const [isAsked, setAsked] = useState(false);
+  const navigate = useNavigate();
+  const changed = useFleetChanged();
+  const remove = useMutation({
+    mutationFn: () =>
+      unwrap(client.DELETE("/api/v1/clusters/{cluster_id}", { params: { path: { cluster_id: cluster.id } } })),
+    onSuccess: async () => {
+      toastDone(`${cluster.name} is deleted`);
+      await navigate({ to: "/clusters" });
+      changed();
+    },
+    onError: toastError,
+    onSettled: () => setAsked(false),
+  });
+  return (
+    <>
+      <p className="dim">This cluster never answered, so it can be deleted.</p>
+      <Button variant="default" c="var(--bad)" onClick={() => setAsked(true)}>
+        Delete…
+      </Button>
+      <Confirm
+        title={`Delete ${cluster.name}?`}
+        isOpen={isAsked}
+        isBusy={remove.isPending}
+        confirmLabel="Delete"
+        isDangerous
+        onConfirm={() => remove.mutate()}
+        onClose={() => setAsked(false)}
+      >
+        <p>Its options are deleted, too.</p>
+        <CliLine command={`tidegate cluster delete ${cluster.name}`} />
+      </Confirm>
+    </>
   );
 }
 

@@ -5,7 +5,9 @@ import { Link, useNavigate } from "@tanstack/react-router";
 
 import { ApiError, client, unwrap } from "../api/client";
 import type { Cluster, ClusterKind, ClusterRequest } from "../api/types";
+import { CliLine } from "../ui/CliLine";
 import { toastDone } from "../ui/toast";
+import { ConnectionTest } from "./ConnectionTest";
 import { fieldsOf, placeOf, readFields, type Problems, type Schema } from "./schema";
 import { SchemaFields, type ClusterFields } from "./SchemaFields";
 
@@ -45,13 +47,30 @@ export function ClusterForm({ kind, cluster }: { kind: ClusterKind; cluster?: Cl
       if (cluster === undefined) void navigate({ to: "/clusters/$name", params: { name: saved.name } });
     },
   });
-  const { placed, others } = refusals(save.error, form.values, schema);
+  const test = useMutation({
+    mutationFn: () => {
+      const options = readFields(schema, form.values.options, OPTIONS, {});
+      return unwrap(
+        cluster === undefined
+          ? client.POST("/api/v1/clusters/check", { body: { kind: kind.name as ClusterRequest["kind"], options } })
+          : client.POST("/api/v1/clusters/{cluster_id}/check", {
+              params: { path: { cluster_id: cluster.id } },
+              body: { options },
+            }),
+      );
+    },
+    onError: (error) => form.setErrors(refusals(error, form.values, schema).placed),
+  });
+  const { placed, others } = refusals(test.error ?? save.error, form.values, schema);
   const isIncomplete = Object.keys(form.errors).some((place) => !(place in placed));
   return (
     <form
       noValidate
       className={cluster === undefined ? "card stack form-width" : "stack form-width"}
-      onSubmit={form.onSubmit((values) => save.mutate(values))}
+      onSubmit={form.onSubmit((values) => {
+        test.reset();
+        save.mutate(values);
+      })}
     >
       {cluster === undefined && (
         <TextInput
@@ -64,6 +83,14 @@ export function ClusterForm({ kind, cluster }: { kind: ClusterKind; cluster?: Cl
         />
       )}
       <SchemaFields schema={schema} fields={form.values.options} place={OPTIONS} form={form} />
+      <ConnectionTest test={test} />
+      <CliLine
+        command={
+          cluster === undefined
+            ? `tidegate cluster test --kind ${kind.name} --options FILE`
+            : `tidegate cluster set ${cluster.name} --options FILE`
+        }
+      />
       {others.map((each) => (
         <p key={each} className="bad-text" role="alert">
           {each}

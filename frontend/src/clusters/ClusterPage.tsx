@@ -20,6 +20,7 @@ import { CLUSTER_TABS } from "./search";
 import { ArchiveCluster } from "./ArchiveCluster";
 import { ClusterHealth, ClusterPills, toneOf } from "./ClusterHealth";
 import { ClusterUsers } from "./ClusterUsers";
+import { ConnectionTest } from "./ConnectionTest";
 import { Nodes } from "./Nodes";
 import { OutsideUse } from "./OutsideUse";
 import { PoolTable } from "./PoolTable";
@@ -66,7 +67,7 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
     nodes: true,
     users: mayManage && cluster.has_users,
     quotas: mayManage && cluster.keeps_limits,
-    options: mayManage && cluster.options !== null,
+    options: mayManage,
     use: mayManage,
   };
   const shown = CLUSTER_TABS.filter((tab) => has[tab]);
@@ -133,6 +134,7 @@ function ClusterView({ cluster }: { cluster: Cluster }) {
             {mayManage && (
               <Tabs.Panel value="use">
                 <div className="rows">
+                  <StoredConnection cluster={cluster} />
                   {cluster.archived_at === null && <Use cluster={cluster} />}
                   <ArchiveCluster cluster={cluster} />
                 </div>
@@ -156,12 +158,30 @@ function Options({ cluster }: { cluster: Cluster }) {
         return (
           kind && (
             <Suspense fallback={loading}>
+              {cluster.options === null && (
+                <p className="dim">Its options may hold secrets, so they are not shown. Give all of them anew.</p>
+              )}
               <ClusterForm kind={kind} cluster={cluster} />
             </Suspense>
           )
         );
       }}
     </QueryView>
+  );
+}
+
+/** A test of the connection with the stored options. */
+function StoredConnection({ cluster }: { cluster: Cluster }) {
+  const test = useMutation({
+    mutationFn: () =>
+      unwrap(client.POST("/api/v1/clusters/{cluster_id}/check", { params: { path: { cluster_id: cluster.id } }, body: {} })),
+    onError: toastError,
+  });
+  return (
+    <div className="stack">
+      <ConnectionTest test={test} />
+      <CliLine command={`tidegate cluster test ${cluster.name}`} />
+    </div>
   );
 }
 
@@ -207,6 +227,7 @@ function Use({ cluster }: { cluster: Cluster }) {
           ? "Nothing new starts on it, and what it has no longer counts as capacity. Running jobs are not stopped."
           : "Jobs may start on it as soon as it answers."}
       </Confirm>
+      <CliLine command={`tidegate cluster ${cluster.is_enabled ? "disable" : "enable"} ${cluster.name}`} />
     </div>
   );
 }

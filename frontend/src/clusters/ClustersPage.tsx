@@ -11,8 +11,8 @@ import { CliLine } from "../ui/CliLine";
 import { Page } from "../ui/Page";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { ArchivePools } from "./ArchivePools";
 import { ClusterHealth, ClusterPills, toneOf } from "./ClusterHealth";
+import { Pools } from "./Pools";
 import { PoolTable } from "./PoolTable";
 
 export function ClustersPage() {
@@ -51,7 +51,7 @@ export function ClustersPage() {
                 <CliLine command="tidegate clusters" />
               </>
             )}
-            {mayAdd && <ArchivePools />}
+            {mayAdd && <Pools clusters={items} />}
           </div>
         )}
       </QueryView>

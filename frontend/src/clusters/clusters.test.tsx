@@ -528,27 +528,10 @@ describe("archiving a pool", () => {
   it("is undone", async () => {
     const { user, requests } = open("/clusters", { company: admin, override: archived });
     const table = await screen.findByRole("table", { name: "All pools" });
-    expect(within(table).getByRole("row", { name: /^h100 Archived/ })).toBeInTheDocument();
+    expect(within(table).getByRole("row", { name: /^h100 .*Archived/ })).toBeInTheDocument();
     await user.click(screen.getByRole("button", { name: "Restore h100" }));
     await screen.findByText("h100 is restored");
     expect(requests.find(({ method }) => method === "POST")?.path).toBe(`/api/v1/pools/${h100?.id}/restore`);
-  });
-
-  it("has other names", async () => {
-    const { user, requests } = open("/clusters", { company: admin });
-    const table = await screen.findByRole("table", { name: "All pools" });
-    expect(within(table).getByRole("cell", { name: /^nvidia-h100-80gb-hbm3/ })).toBeInTheDocument();
-    await user.click(screen.getByRole("button", { name: "Change the other names of h100…" }));
-    const dialog = await screen.findByRole("dialog", { name: "Other names of h100" });
-    expect(await accessibilityFaults(dialog)).toEqual([]);
-    await user.type(within(dialog).getByRole("textbox", { name: "Aliases" }), ", h100-sxm,");
-    await user.click(within(dialog).getByRole("button", { name: "Save" }));
-    await screen.findByText("h100 has its other names");
-    const sent = requests.find(({ method }) => method === "PATCH");
-    expect([sent?.path, sent?.body]).toEqual([
-      `/api/v1/pools/${h100?.id}`,
-      { aliases: ["nvidia-h100-80gb-hbm3", "h100-sxm"] },
-    ]);
   });
 
   it("is for administrators", async () => {
@@ -564,6 +547,110 @@ describe("archiving a pool", () => {
     expect((await screen.findAllByRole("option")).map(({ textContent }) => textContent)).toEqual([
       "a100 · 1,000 GPUs",
     ]);
+  });
+});
+
+describe("pools", () => {
+  const h100 = POOLS[0];
+
+  // Against: other aliases dropped by a change of the description.
+  it("are changed with all of their settings", async () => {
+    const { user, requests } = open("/clusters", { company: admin });
+    const table = await screen.findByRole("table", { name: "All pools" });
+    expect(within(table).getByRole("row", { name: /^h100/ })).toHaveTextContent("H100 80 GB");
+    await user.click(screen.getByRole("button", { name: "Change h100…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Change h100" });
+    expect(await accessibilityFaults(dialog)).toEqual([]);
+    await user.type(within(dialog).getByRole("textbox", { name: "Aliases" }), ", h100-sxm,");
+    await user.click(within(dialog).getByRole("button", { name: "Save" }));
+    await screen.findByText("h100 is changed");
+    const sent = requests.find(({ method }) => method === "PATCH");
+    expect([sent?.path, sent?.body]).toEqual([
+      `/api/v1/pools/${h100?.id}`,
+      { description: "H100 80 GB", device: "gpu", weight: 1000, aliases: ["nvidia-h100-80gb-hbm3", "h100-sxm"] },
+    ]);
+  });
+
+  // Against: cores that are worth as much as GPUs by default.
+  it("are added, and a refusal stands at its field", async () => {
+    let refusals = 1;
+    const override: Override = ({ method, path }) =>
+      method === "POST" && path === "/api/v1/pools" && refusals-- > 0
+        ? aProblem(400, "invalid_request", "No.", { errors: [{ pointer: "/name", detail: "must be plain", code: "x" }] })
+        : undefined;
+    const { user, requests } = open("/clusters", { company: admin, override });
+    await user.click(await screen.findByRole("button", { name: "Add a pool…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Add a pool" });
+    const add = within(dialog).getByRole("button", { name: "Add the pool" });
+    await user.click(add);
+    expect(await within(dialog).findByText("is needed")).toBeInTheDocument();
+    await user.type(within(dialog).getByRole("textbox", { name: /^Name/ }), "cpu");
+    await user.click(within(dialog).getByRole("combobox", { name: "Devices" }));
+    await user.click(await screen.findByRole("option", { name: "CPU cores" }));
+    await user.click(add);
+    expect(await within(dialog).findByText("must be plain")).toBeInTheDocument();
+    await user.click(add);
+    await screen.findByText("Pool cpu was added");
+    expect(requests.filter(({ method }) => method === "POST").at(-1)?.body).toEqual({
+      name: "cpu",
+      description: "",
+      device: "cpu",
+      weight: 10,
+      aliases: [],
+    });
+  });
+
+  it("that are in use say what to do instead of a deletion", async () => {
+    const { user } = open("/clusters", { company: admin });
+    await user.click(await screen.findByRole("button", { name: "Delete h100…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Delete h100?" });
+    await user.click(within(dialog).getByRole("button", { name: "Delete" }));
+    expect(await within(dialog).findByRole("alert")).toHaveTextContent(
+      "h100 has jobs, quotas, so deletion is not possible. Archive it instead.",
+    );
+    expect(within(dialog).getByRole("button", { name: "Delete" })).toBeDisabled();
+  });
+});
+
+describe("the connection to a cluster", () => {
+  // Against: the stored options tested while the form has others.
+  it("is tested with the options of the form", async () => {
+    const { user, requests } = open("/clusters/kube-b?tab=options", { company: admin });
+    await screen.findByLabelText(/^Kubeconfig/);
+    await user.click(screen.getByRole("button", { name: "Test the connection" }));
+    const found = await screen.findByRole("region", { name: "Connection" });
+    expect(await within(found).findByRole("table", { name: "Pools that it offers" })).toBeInTheDocument();
+    expect(found).toHaveTextContent("The cluster answers (v0.0.44).");
+    const sent = requests.find(({ method }) => method === "POST");
+    expect(sent?.path).toMatch(/\/check$/);
+    expect(Object.keys(sent?.body as object)).toEqual(["options"]);
+  });
+
+  // Against: options of an empty form sent instead of none.
+  it("that fails says why", async () => {
+    const override: Override = ({ path }) =>
+      path.endsWith("/check")
+        ? { status: 200, body: { is_answered: false, message: "connection refused", api_version: "", pools: [] } }
+        : undefined;
+    const { user, requests } = open("/clusters/slurm-a?tab=use", { company: admin, override });
+    await user.click(await screen.findByRole("button", { name: "Test the connection" }));
+    expect(await screen.findByRole("alert")).toHaveTextContent("The cluster does not answer: connection refused");
+    expect(requests.find(({ method }) => method === "POST")?.body).toEqual({});
+  });
+
+  it("a cluster that never answered is deleted", async () => {
+    const [slurm] = theClusters();
+    const override: Override = ({ method, path }) =>
+      method === "GET" && path === "/api/v1/clusters"
+        ? { status: 200, body: { items: [{ ...slurm, name: "typo", seen_at: null }], next: null } }
+        : undefined;
+    const { user, requests, router } = open("/clusters/typo?tab=use", { company: admin, override });
+    await user.click(await screen.findByRole("button", { name: "Delete…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Delete typo?" });
+    await user.click(within(dialog).getByRole("button", { name: "Delete" }));
+    await screen.findByText("typo is deleted");
+    expect(requests.find(({ method }) => method === "DELETE")?.path).toBe(`/api/v1/clusters/${slurm?.id}`);
+    await waitFor(() => expect(router.state.location.pathname).toBe("/clusters"));
   });
 });
 
@@ -742,7 +829,7 @@ describe("a Kubernetes cluster", () => {
     });
     first.unmount();
     open("/clusters/slurm-a?tab=options", { company: admin });
-    expect(await screen.findByRole("table", { name: "Nodes of slurm-a" })).toBeInTheDocument();
-    expect(screen.queryByRole("tab", { name: "Options" })).toBeNull();
+    expect(await screen.findByText(/^Its options may hold secrets/)).toBeInTheDocument();
+    expect(await screen.findByLabelText(/^Address/)).toHaveValue("");
   }, 60_000);
 });

@@ -7,6 +7,7 @@ import { Card } from "../ui/Card";
 import { Page } from "../ui/Page";
 import { Empty } from "../ui/states";
 import { Costs } from "./Costs";
+import { EntitlementCard } from "./EntitlementCard";
 import { Fleet } from "./Fleet";
 import { MyJobs } from "./MyJobs";
 import { MyTeams } from "./MyTeams";
@@ -44,6 +45,7 @@ export function HomePage() {
         {isLead && <TeamJobs scope={scope} />}
         {isLead && <Waste scope={scope} />}
         {hasCosts && !submits && <Costs scope={scope} />}
+        {submits && <EntitlementCard session={session} scope={scope} />}
         {submits && <MyJobs session={session} />}
         {may(session, "view_tree") && <MyTeams session={session} scope={scope} />}
         {isLead && <SinceYesterday scope={scope} />}

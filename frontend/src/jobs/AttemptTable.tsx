@@ -3,13 +3,14 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { DisputeDialog } from "../adjustments/DisputeDialog";
-import type { Attempt, Job } from "../api/types";
+import type { Attempt, AttemptCosts, Job } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
-import { formatDuration, formatGpus } from "../ui/units";
+import { deviceTime, formatDuration, formatGpus } from "../ui/units";
 import { Beneficiary } from "./Beneficiary";
+import { costText, hoursText } from "./attemptCosts";
 import { attemptWord } from "./words";
 import "./attempts.css";
 
@@ -37,13 +38,16 @@ export function exitCodeWords(codes: Readonly<Record<string, number>>): string {
 export function AttemptTable({
   attempts,
   job,
+  costs,
 }: {
   attempts: readonly Attempt[];
   job: Pick<Job, "state" | "attempt" | "ended_at" | "device" | "team" | "user">;
+  costs: AttemptCosts | undefined;
 }) {
   const session = useSession();
   const mayDispute = job.user === session.user.username || may(session, "manage_jobs", job.team);
   const [disputed, setDisputed] = useState<Attempt | null>(null);
+  const hasCosts = costs?.currency != null;
   const rows = [...attempts].sort((a, b) => b.number - a.number);
   return (
     <div className="scroll-x">
@@ -79,6 +83,7 @@ export function AttemptTable({
           },
           {
             header: "Cluster",
+            className: "where",
             cell: (attempt) => (
               <>
                 {attempt.cluster}
@@ -116,6 +121,17 @@ export function AttemptTable({
             isRight: true,
             className: "exit",
             cell: (attempt) => exitCodeWords(attempt.exit_codes),
+          },
+          hasCosts && {
+            header: deviceTime(job.device, "h"),
+            isRight: true,
+            only: "wide",
+            cell: (attempt) => hoursText(attempt, costs),
+          },
+          hasCosts && {
+            header: "Cost",
+            isRight: true,
+            cell: (attempt) => costText(attempt, costs),
           },
           mayDispute && {
             header: <span className="visually-hidden">Charge</span>,

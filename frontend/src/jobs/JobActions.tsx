@@ -65,6 +65,11 @@ export function JobActions({ job }: { job: JobDetail }) {
           Clone
         </Link>
       )}
+      {job.script !== null && job.origin === "portal" && (
+        <a href={`/api/v1/jobs/${job.id}/request?format=yaml`} download className="button-like">
+          YAML
+        </a>
+      )}
       {offered.includes("cancel") && (
         <Button variant="default" c="var(--bad)" onClick={() => setAsked("cancel")}>
           Cancel

@@ -3,8 +3,10 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 
 import { logSummaryQuery } from "../api/queries";
 import type { JobDetail } from "../api/types";
+import { CliLine } from "../ui/CliLine";
 import { Lines } from "../ui/states";
-import { LogViewer } from "./LogViewer";
+import { LogViewer, RANKS_MAX } from "./LogViewer";
+import { besideOf } from "./search";
 import { hasFailed } from "./words";
 
 /** The log of a job. That of a failed one opens where the error is: the rank that failed, and the stream that says why. */
@@ -16,25 +18,38 @@ export function JobLog({ job }: { job: JobDetail }) {
     logSummaryQuery(job.id, job.state, search.attempt, opensAtError ? undefined : (search.rank ?? 0)),
   );
   if (opensAtError && summary.isPending) return <Lines count={6} label="Loading the log" />;
+  const rank = search.rank ?? (opensAtError ? (summary.data?.rank ?? 0) : 0);
   const source = {
     job: job.id,
     attempt: search.attempt ?? job.attempt,
-    rank: search.rank ?? (opensAtError ? (summary.data?.rank ?? 0) : 0),
     stream: search.stream ?? summary.data?.error_stream ?? "stdout",
   } as const;
   return (
-    <LogViewer
-      key={`${source.job} ${source.attempt} ${source.rank} ${source.stream}`}
-      source={source}
-      streams={summary.data?.streams ?? []}
-      attempts={Array.from({ length: job.attempt }, (_, i) => ({ number: job.attempt - i }))}
-      onChoose={(change) =>
-        void navigate({
-          // The rank that was opened by itself stays when something else is chosen.
-          search: (before) => ({ ...before, ...(opensAtError ? { rank: source.rank } : {}), ...change }),
-          replace: true,
-        })
-      }
-    />
+    <>
+      <LogViewer
+        source={source}
+        ranks={[rank, ...besideOf(search).filter((each) => each !== rank)].slice(0, RANKS_MAX)}
+        summary={summary.data}
+        attempts={Array.from({ length: job.attempt }, (_, i) => ({ number: job.attempt - i }))}
+        onChoose={({ ranks, ...change }) =>
+          void navigate({
+            // The rank that was opened by itself stays when something else is chosen.
+            search: (before) => ({
+              ...before,
+              ...(opensAtError ? { rank } : {}),
+              ...change,
+              ...(ranks === undefined ? {} : { rank: ranks[0], beside: ranks.slice(1).join(",") || undefined }),
+            }),
+            replace: true,
+          })
+        }
+      />
+      <CliLine command={logsCommand(job.id, source.attempt, rank, source.stream)} />
+    </>
   );
+}
+
+function logsCommand(job: string, attempt: number, rank: number, stream: string): string {
+  const options = [`--attempt ${attempt}`, rank > 0 && `--rank ${rank}`, stream === "stderr" && "--stderr"];
+  return ["tidegate logs", job, ...options.filter(Boolean)].join(" ");
 }

@@ -4,7 +4,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react";
 
 import { ApiError } from "../api/client";
-import { jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
+import { attemptCostsQuery, jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
 import type { JobDetail } from "../api/types";
 import { JobDecisions } from "../decisions/JobDecisions";
 import { memoryText } from "../submit/draft";
@@ -19,9 +19,12 @@ import { DEVICE_HEADS, DEVICE_WORDS, deviceTime, formatCount, formatDuration, fo
 import { JOB_TABS } from "./search";
 import { describeDetail } from "./history";
 import { ArrayCard } from "./ArrayCard";
+import { AttemptComparison } from "./AttemptComparison";
+import { AttemptGantt } from "./AttemptGantt";
 import { AttemptTable } from "./AttemptTable";
 import { Beneficiary } from "./Beneficiary";
 import { JobActions } from "./JobActions";
+import { JobFiles } from "./JobFiles";
 import { JobLog } from "./JobLog";
 import { Outcome } from "./Outcome";
 import { Reasons } from "./Reasons";
@@ -41,6 +44,7 @@ import {
   stateWord,
   usageClass,
 } from "./words";
+import { AskForMore } from "./AskForMore";
 import { WhyCard } from "./WhyCard";
 
 export function JobPage() {
@@ -85,7 +89,10 @@ function JobView({ job }: { job: JobDetail }) {
           <Link to="/jobs" search={{ scope: job.team }}>
             {job.team}
           </Link>{" "}
-          · {clusterOf(job) ?? "any cluster"}
+          · {clusterOf(job) ?? "any cluster"} ·{" "}
+          <Link to="/notices" search={{ object: `job/${job.id}` }}>
+            Notices
+          </Link>
         </>
       }
     >
@@ -100,6 +107,7 @@ function JobView({ job }: { job: JobDetail }) {
               explanation={job.explanation}
               title={job.state === "held" ? "Why is it held?" : "Why is it waiting?"}
               jobId={job.state === "queued" ? job.id : undefined}
+              help={<AskForMore job={job} code={job.explanation.code} />}
             />
           )}
           <SoonerCard job={job} />
@@ -355,6 +363,7 @@ function Details({ job }: { job: JobDetail }) {
   const navigate = useNavigate({ from: "/jobs/$jobId" });
   const hasLog = job.attempt > 0 && job.can.includes("logs");
   const isNative = job.origin === "native";
+  const hasFiles = hasLog && !isNative;
   const hasContent = job.script !== null && !isNative;
   const tab = search.tab ?? (hasLog ? "log" : "timeline");
   return (
@@ -371,6 +380,7 @@ function Details({ job }: { job: JobDetail }) {
       >
         <Tabs.List mb={12}>
           {(hasLog || isNative) && <Tabs.Tab value="log">Log</Tabs.Tab>}
+          {hasFiles && <Tabs.Tab value="files">Files</Tabs.Tab>}
           <Tabs.Tab value="timeline">Timeline</Tabs.Tab>
           <Tabs.Tab value="reasons">Reasons</Tabs.Tab>
           <Tabs.Tab value="decisions">Decisions</Tabs.Tab>
@@ -388,6 +398,11 @@ function Details({ job }: { job: JobDetail }) {
               Not available: it was given to its cluster beside the portal. Its user finds the log where they had it
               written.
             </p>
+          </Tabs.Panel>
+        )}
+        {hasFiles && (
+          <Tabs.Panel value="files">
+            <JobFiles job={job} />
           </Tabs.Panel>
         )}
         <Tabs.Panel value="timeline">
@@ -467,7 +482,18 @@ function Foreseen({ estimate }: { estimate: EstimatedStart }) {
 
 function JobAttempts({ job }: { job: JobDetail }) {
   const attempts = useQuery(jobAttemptsQuery(job.id));
-  return <QueryView query={attempts}>{(items) => <AttemptTable attempts={items} job={job} />}</QueryView>;
+  const costs = useQuery(attemptCostsQuery(job.id)).data;
+  return (
+    <QueryView query={attempts}>
+      {(items) => (
+        <>
+          <AttemptGantt attempts={items} job={job} />
+          <AttemptTable attempts={items} job={job} costs={costs} />
+          {items.length > 1 && <AttemptComparison attempts={items} job={job} costs={costs} />}
+        </>
+      )}
+    </QueryView>
+  );
 }
 
 function Content({ job }: { job: JobDetail }) {

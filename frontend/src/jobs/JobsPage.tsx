@@ -1,11 +1,11 @@
-import { Button, MultiSelect, Select, TextInput } from "@mantine/core";
-import { useDebouncedCallback } from "@mantine/hooks";
+import { Button } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
+import { useState } from "react";
 
-import { jobsPageQuery, poolsQuery } from "../api/queries";
+import { jobsPageQuery } from "../api/queries";
 import { nextCursor } from "../api/client";
+import type { Job } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
@@ -13,17 +13,17 @@ import { CliLine } from "../ui/CliLine";
 import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { ArrayCard } from "./ArrayCard";
+import { BulkActions } from "./BulkActions";
+import { JobFilters } from "./JobFilters";
 import { JobTable } from "./JobTable";
-import { JOB_STATES, parseStates, stateWord } from "./words";
+import { apiFilter, columnsOf, listCommand, NEWEST_FIRST, type JobSort } from "./search";
 
-const TYPING_MS = 300;
-
-type Filters = ReturnType<typeof useFilters>["filters"];
+const ORDER_WORDS: Partial<Record<JobSort, string>> = { [NEWEST_FIRST]: "newest first", submitted_at: "oldest first" };
 
 function useFilters() {
   const filters = useSearch({ from: "/shell/jobs" });
   const navigate = useNavigate({ from: "/jobs" });
-  /** A changed filter starts again at the newest job. */
+  /** A changed filter or order starts again at the first page. */
   const change = (changes: Partial<typeof filters>) =>
     void navigate({ search: (before) => ({ ...before, cursor: undefined, ...changes }), replace: true });
   return { filters, change, navigate };
@@ -32,28 +32,22 @@ function useFilters() {
 export function JobsPage() {
   const session = useSession();
   const { filters, change, navigate } = useFilters();
-  const { scope, cursor, state, ...rest } = filters;
-  const states = parseStates(state);
+  const { cursor, sort = NEWEST_FIRST } = filters;
+  const wanted = apiFilter(filters);
   const jobs = useQuery({
-    ...jobsPageQuery(
-      {
-        ...rest,
-        ...(states.length > 0 ? { state: states } : {}),
-        team: scope,
-        sort: "-submitted_at",
-      },
-      cursor,
-    ),
+    ...jobsPageQuery({ ...wanted, sort }, cursor),
     placeholderData: keepPreviousData,
   });
+  const [chosen, setChosen] = useState<readonly string[]>([]);
+  const mayChange = may(session, "submit_jobs") || may(session, "manage_jobs");
   const [newer, setNewer] = useState<(string | undefined)[]>([]);
   const go = (to: string | undefined) =>
     void navigate({ search: (before) => ({ ...before, cursor: to }) });
-  const isFiltered = scope !== undefined || states.length > 0 || Object.values(rest).some(Boolean);
+  const isFiltered = Object.keys(wanted).length > 0;
   return (
     <Page
       title="Jobs"
-      lead="Newest first. The list updates by itself."
+      lead="The list updates by itself. A column's head sorts all jobs by it."
       actions={
         may(session, "submit_jobs") && (
           <Button component={Link} to="/submit">
@@ -62,7 +56,12 @@ export function JobsPage() {
         )
       }
     >
-      <FilterBar filters={filters} change={change} me={session.user.username} />
+      <JobFilters
+        filters={filters}
+        change={change}
+        me={session.user.username}
+        organization={filters.scope?.split("/")[0] ?? session.user.organization?.slug}
+      />
       {filters.array !== undefined && (
         <ArrayCard key={filters.array} id={filters.array} onClear={() => change({ array: undefined })} />
       )}
@@ -85,13 +84,9 @@ export function JobsPage() {
                     <Button
                       variant="default"
                       onClick={() =>
-                        change({
-                          scope: undefined,
-                          state: undefined,
-                          user: undefined,
-                          pool: undefined,
-                          q: undefined,
-                          array: undefined,
+                        void navigate({
+                          search: { scope: undefined, sort: filters.sort, columns: filters.columns },
+                          replace: true,
                         })
                       }
                     >
@@ -110,7 +105,15 @@ export function JobsPage() {
           ) : (
             <>
               <Card aria-busy={jobs.isPlaceholderData}>
-                <JobTable jobs={page.items} caption="Jobs, newest first" />
+                {mayChange && <BulkActions chosen={shownOf(chosen, page.items)} filter={wanted} onDone={() => setChosen([])} />}
+                <JobTable
+                  jobs={page.items}
+                  caption={`Jobs, ${ORDER_WORDS[sort] ?? "sorted"}`}
+                  columns={columnsOf(filters)}
+                  sort={sort}
+                  {...(mayChange ? { chosen: shownOf(chosen, page.items), onChoose: setChosen } : {})}
+                  onSort={(next) => change({ sort: next === NEWEST_FIRST ? undefined : next })}
+                />
               </Card>
               <div className="spread" style={{ marginTop: 14 }}>
                 <CliLine command={listCommand(filters)} />
@@ -125,7 +128,7 @@ export function JobsPage() {
                           go(undefined);
                         }}
                       >
-                        Newest
+                        First page
                       </Button>
                       {newer.length > 0 && (
                         <Button
@@ -136,7 +139,7 @@ export function JobsPage() {
                             go(newer.at(-1));
                           }}
                         >
-                          Newer
+                          Previous
                         </Button>
                       )}
                     </>
@@ -150,7 +153,7 @@ export function JobsPage() {
                         go(next);
                       }}
                     >
-                      Older
+                      Next
                     </Button>
                   )}
                 </div>
@@ -163,96 +166,7 @@ export function JobsPage() {
   );
 }
 
-function FilterBar({
-  filters,
-  change,
-  me,
-}: {
-  filters: Filters;
-  change: (changes: Partial<Filters>) => void;
-  me: string;
-}) {
-  const pools = useQuery(poolsQuery);
-  const poolNames = pools.data?.map(({ name }) => name) ?? [];
-  const states = parseStates(filters.state);
-  return (
-    <div className="filters" role="search" aria-label="Filter jobs">
-      <TypedFilter label="Name or ID" value={filters.q} onChange={(q) => change({ q })} isSearch />
-      <MultiSelect
-        label="State"
-        placeholder={states.length === 0 ? "any" : undefined}
-        clearable
-        clearButtonProps={{ "aria-label": "Any state" }}
-        data={JOB_STATES.map((state) => ({ value: state, label: stateWord(state) }))}
-        value={states}
-        onChange={(chosen) => change({ state: chosen.length > 0 ? chosen.join(",") : undefined })}
-      />
-      <TypedFilter label="User" value={filters.user} onChange={(user) => change({ user })} />
-      {poolNames.length > 1 && (
-        <Select
-          label="Pool"
-          placeholder="any"
-          clearable
-          clearButtonProps={{ "aria-label": "Any pool" }}
-          data={poolNames}
-          value={filters.pool ?? null}
-          onChange={(pool) => change({ pool: pool ?? undefined })}
-        />
-      )}
-      <Button
-        className="fit"
-        variant={filters.user === me ? "filled" : "default"}
-        aria-pressed={filters.user === me}
-        onClick={() => change({ user: filters.user === me ? undefined : me })}
-      >
-        Mine
-      </Button>
-    </div>
-  );
-}
-
-/** A text filter that asks the server when the typing pauses. */
-function TypedFilter({
-  label,
-  value,
-  onChange,
-  isSearch = false,
-}: {
-  label: string;
-  value: string | undefined;
-  onChange: (value: string | undefined) => void;
-  isSearch?: boolean;
-}) {
-  const [text, setText] = useState(value ?? "");
-  const lastSent = useRef(value);
-  useEffect(() => {
-    // The address changed from outside (a cleared filter, the back button): show that.
-    if (value === lastSent.current) return;
-    lastSent.current = value;
-    setText(value ?? "");
-  }, [value]);
-  const send = useDebouncedCallback((typed: string) => {
-    lastSent.current = typed.trim() || undefined;
-    onChange(lastSent.current);
-  }, TYPING_MS);
-  return (
-    <TextInput
-      label={label}
-      placeholder={isSearch ? "press / to search" : "any"}
-      {...(isSearch ? { "data-search": true } : {})}
-      value={text}
-      onChange={(event) => {
-        setText(event.currentTarget.value);
-        send(event.currentTarget.value);
-      }}
-    />
-  );
-}
-
-function listCommand({ scope, state, user, pool, q, array }: Filters): string {
-  const options = { team: scope, state, user, pool, name: q, array };
-  return [
-    "tidegate ls",
-    ...Object.entries(options).flatMap(([name, value]) => (value === undefined ? [] : [`--${name} ${value}`])),
-  ].join(" ");
+/** The chosen jobs that the page still has: nobody changes a job that is out of sight. */
+function shownOf(chosen: readonly string[], jobs: readonly Job[]): readonly string[] {
+  return chosen.filter((id) => jobs.some((job) => job.id === id));
 }

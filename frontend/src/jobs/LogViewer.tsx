@@ -1,95 +1,57 @@
-import { Button, SegmentedControl, Select } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
-import { useLayoutEffect, useMemo, useRef, useState } from "react";
+import { Button, Menu, MultiSelect, SegmentedControl, Select, TextInput } from "@mantine/core";
+import { useState } from "react";
 
 import type { Attempt, LogSummary } from "../api/types";
-import { ErrorCard, Lines } from "../ui/states";
-import { toastError } from "../ui/toast";
-import { mergedLines, readable, type LogLine } from "./logBuffer";
-import { downloadLog, useLog, type LogSource, type LogView } from "./useLog";
+import { LogPane } from "./LogPane";
+import type { LogSource, LogView } from "./useLog";
 import "./log.css";
 
-const NEAR_END_PX = 40;
-
+/** Ranks that are shown side by side at most. */
+export const RANKS_MAX = 4;
+/** Ranks that the list of ranks offers before a search. */
+const RANKS_OFFERED = 100;
 const VIEWS: Record<LogView, string> = { merged: "merged", stdout: "stdout", stderr: "stderr" };
 
 function asView(value: string): LogView {
   return value === "merged" || value === "stderr" ? value : "stdout";
 }
 
-/** One stream of one rank of one attempt, or both in one. Follows the end while it is in sight. */
+export interface LogChoice {
+  attempt?: number;
+  ranks?: readonly number[];
+  stream?: LogView;
+}
+
+/** Streams of one attempt: one rank, or several side by side. */
 export function LogViewer({
   source,
+  ranks,
   attempts,
-  streams,
+  summary,
   onChoose,
 }: {
-  source: LogSource;
+  source: Omit<LogSource, "rank">;
+  /** The ranks that are shown, 1 to `RANKS_MAX`. */
+  ranks: readonly number[];
   attempts: readonly Pick<Attempt, "number">[];
-  /** Which streams have output, as far as that is known. */
-  streams: LogSummary["streams"];
-  onChoose: (change: Partial<Pick<LogSource, "attempt" | "rank" | "stream">>) => void;
+  /** The ranks and streams with output, as far as that is known. */
+  summary: Pick<LogSummary, "ranks" | "streams"> | undefined;
+  onChoose: (change: LogChoice) => void;
 }) {
   const [isPaused, setPaused] = useState(false);
-  const { buffer, merged, error, isLoading } = useLog(source, isPaused);
-  const isMerged = source.stream === "merged";
-  const text = useMemo(() => readable(buffer.text), [buffer.text]);
-  const lines = useMemo(() => mergedLines(merged), [merged]);
-  const box = useRef<HTMLPreElement>(null);
-  const isFollowing = useRef(true);
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (element && isFollowing.current) element.scrollTop = element.scrollHeight;
-  }, [text, lines]);
-
-  const save = useMutation({
-    mutationFn: () => downloadLog(source),
-    onError: toastError,
-    onSuccess: (blob) => {
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(blob);
-      link.download = `${source.job}-attempt${source.attempt}-rank${source.rank}.${source.stream}.txt`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-    },
-  });
-
-  const status = buffer.isFinal
-    ? "complete"
-    : isPaused
-      ? "paused"
-      : error
-        ? "not up to date"
-        : "following";
+  const [sought, setSought] = useState("");
+  const rankCount = Math.max(summary?.ranks ?? 1, ...ranks.map((rank) => rank + 1));
   return (
     <div className="stack">
       <div className="inline">
-        {attempts.length > 1 && (
-          <Select
-            aria-label="Attempt"
-            size="xs"
-            w={120}
-            allowDeselect={false}
-            data={attempts.map(({ number }) => ({ value: String(number), label: `attempt ${number}` }))}
-            value={String(source.attempt)}
-            onChange={(value) => value && onChoose({ attempt: Number(value), rank: 0 })}
-          />
-        )}
-        {buffer.ranks > 1 && (
-          <Select
-            aria-label="Rank"
-            size="xs"
-            w={110}
-            searchable
-            allowDeselect={false}
-            data={Array.from({ length: buffer.ranks }, (_, rank) => ({
-              value: String(rank),
-              label: `rank ${rank}`,
-            }))}
-            value={String(source.rank)}
-            onChange={(value) => value && onChoose({ rank: Number(value) })}
-          />
-        )}
+        <TextInput
+          aria-label="Find in the loaded lines"
+          placeholder="Find in the loaded lines"
+          size="xs"
+          className="log-search"
+          value={sought}
+          onChange={({ currentTarget }) => setSought(currentTarget.value)}
+        />
         <SegmentedControl
           aria-label="Stream"
           size="xs"
@@ -98,69 +60,82 @@ export function LogViewer({
             label: (
               <StreamName
                 name={name}
-                hasOutput={streams.some(({ stream, has_output }) => stream === value && has_output)}
+                hasOutput={summary?.streams.some(({ stream, has_output }) => stream === value && has_output) ?? false}
               />
             ),
           }))}
           value={source.stream}
           onChange={(stream) => onChoose({ stream: asView(stream) })}
         />
-        <span className="dim small" role="status" aria-live="polite">
-          {status}
-        </span>
+        {rankCount > 1 && (
+          <MultiSelect
+            aria-label="Ranks"
+            size="xs"
+            className="log-ranks"
+            searchable
+            limit={RANKS_OFFERED}
+            maxValues={RANKS_MAX}
+            data={Array.from({ length: rankCount }, (_, rank) => ({ value: String(rank), label: `rank ${rank}` }))}
+            value={ranks.map(String)}
+            onChange={(values) => values.length > 0 && onChoose({ ranks: values.map(Number) })}
+          />
+        )}
+        {attempts.length > 1 && (
+          <Select
+            aria-label="Attempt"
+            size="xs"
+            w={120}
+            allowDeselect={false}
+            data={attempts.map(({ number }) => ({ value: String(number), label: `attempt ${number}` }))}
+            value={String(source.attempt)}
+            onChange={(value) => value && onChoose({ attempt: Number(value), ranks: [0] })}
+          />
+        )}
         <span className="inline" style={{ marginLeft: "auto" }}>
-          {!buffer.isFinal && (
-            <Button variant="default" size="xs" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
-              {isPaused ? "Continue" : "Pause"}
-            </Button>
-          )}
-          <Button variant="default" size="xs" loading={save.isPending} onClick={() => save.mutate()}>
-            Download
+          <Button variant="default" size="xs" aria-pressed={isPaused} onClick={() => setPaused(!isPaused)}>
+            {isPaused ? "Continue" : "Pause"}
           </Button>
+          <Downloads source={source} ranks={ranks} />
         </span>
       </div>
-      {error && <ErrorCard error={error} />}
-      {buffer.isCut && (
-        <p className="small faint">Earlier output is not shown here; the download has all of it.</p>
-      )}
-      {isMerged && lines.length > 0 && (
-        <p className="small faint">
-          Logs carry no timestamps: earlier output is grouped by stream, new lines appear as they arrive.
-        </p>
-      )}
-      {isLoading ? (
-        <Lines count={6} label="Loading the log" />
-      ) : (
-        <pre
-          ref={box}
-          className="log"
-          tabIndex={0}
-          role="log"
-          aria-live="off"
-          aria-label={`${isMerged ? "stdout and stderr" : source.stream} of rank ${source.rank}, attempt ${source.attempt}`}
-          onScroll={({ currentTarget: at }) => {
-            isFollowing.current = at.scrollHeight - at.scrollTop - at.clientHeight < NEAR_END_PX;
-          }}
-        >
-          {isMerged && lines.length > 0 ? (
-            <MergedText lines={lines} />
-          ) : text === "" ? (
-            <span className="faint">
-              {error
-                ? "Not read yet."
-                : buffer.isFinal
-                  ? `Nothing was written to ${isMerged ? "stdout or stderr" : source.stream}.`
-                  : "Nothing written yet."}
-            </span>
-          ) : (
-            text
-          )}
-        </pre>
-      )}
-      {buffer.isTruncated && (
-        <p className="small bad-text">The log reached its size cap; later output was not kept.</p>
-      )}
+      <div className="log-panes">
+        {ranks.map((rank) => (
+          <LogPane
+            key={`${source.job} ${source.attempt} ${rank} ${source.stream}`}
+            source={{ ...source, rank }}
+            isPaused={isPaused}
+            sought={sought}
+          />
+        ))}
+      </div>
     </div>
+  );
+}
+
+/** Each stream of the shown ranks as a text, and everything as an archive. The server sends them. */
+function Downloads({ source, ranks }: { source: Omit<LogSource, "rank">; ranks: readonly number[] }) {
+  const address = `/api/v1/jobs/${source.job}/logs/download?attempt=${source.attempt}`;
+  return (
+    <Menu position="bottom-end" withinPortal={false}>
+      <Menu.Target>
+        <Button variant="default" size="xs">
+          Download
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {ranks.flatMap((rank) =>
+          (["stdout", "stderr"] as const).map((stream) => (
+            <Menu.Item key={`${rank} ${stream}`} component="a" href={`${address}&rank=${rank}&stream=${stream}`} download>
+              {stream} of rank {rank}
+            </Menu.Item>
+          )),
+        )}
+        <Menu.Divider />
+        <Menu.Item component="a" href={address} download>
+          All ranks and streams (ZIP)
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
   );
 }
 
@@ -177,13 +152,4 @@ function StreamName({ name, hasOutput }: { name: string; hasOutput: boolean }) {
       )}
     </>
   );
-}
-
-function MergedText({ lines }: { lines: readonly LogLine[] }) {
-  return lines.map(({ stream, text }, i) => (
-    <span key={i} className={`line ${stream}`}>
-      <span className="stream">{stream === "stderr" ? "err" : "out"}</span>
-      <span>{`${text}\n`}</span>
-    </span>
-  ));
 }

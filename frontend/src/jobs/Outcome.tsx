@@ -1,13 +1,15 @@
 import { useClipboard } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 
-import { logSummaryQuery } from "../api/queries";
+import { jobAttemptsQuery, logSummaryQuery } from "../api/queries";
 import type { Attempt, JobDetail, LogSummary } from "../api/types";
 import { Card } from "../ui/Card";
 import { Time } from "../ui/Time";
 import { capitalised, formatDuration } from "../ui/units";
 import { exitCodeWords } from "./AttemptTable";
-import { hasFailed, isEnded, stateWord } from "./words";
+import { nodesOf, nodesText, ranS, spansOf } from "./attemptTimes";
+import { attemptWord, hasFailed, isEnded, stateWord } from "./words";
 import "./log.css";
 import "./why.css";
 
@@ -108,9 +110,32 @@ function Failure({ job, attempt }: { job: JobDetail; attempt: Attempt }) {
           </div>
         )}
       </dl>
+      {attempt.number > 1 && <AttemptBefore job={job} number={attempt.number - 1} />}
       {summary && summary.error_lines.length > 0 && <ErrorLines summary={summary} />}
       {summary?.error_stream === null && <p className="dim">It wrote nothing to stdout or stderr.</p>}
     </>
+  );
+}
+
+/** The attempt before in one sentence: whether it ended in the same way, and on the same nodes. */
+function AttemptBefore({ job, number }: { job: JobDetail; number: number }) {
+  const { data: attempts } = useQuery(jobAttemptsQuery(job.id));
+  const before = attempts?.find((each) => each.number === number);
+  const last = attempts?.find((each) => each.number === number + 1);
+  if (attempts === undefined || before === undefined || last === undefined) return null;
+  const shared = nodesOf(last).filter((node) => nodesOf(before).includes(node));
+  const [span] = spansOf([before], job, Date.parse(before.ended_at ?? before.granted_at));
+  const ran = span === undefined ? null : ranS(span);
+  return (
+    <p>
+      Attempt {number} before it: {attemptWord(before, job)}
+      {ran !== null && ` after ${formatDuration(ran)}`}
+      {Object.keys(before.exit_codes).length > 0 && `, exit code ${exitCodeWords(before.exit_codes)}`}
+      {shared.length > 0 ? `, on the same ${shared.length === 1 ? "node" : "nodes"} ${nodesText(shared)}` : ", on other nodes"}.{" "}
+      <Link to="." search={(old) => ({ ...old, tab: "attempts" })}>
+        Compare
+      </Link>
+    </p>
   );
 }
 

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 
 import type { Explanation } from "../api/types";
 import { Card } from "../ui/Card";
@@ -19,6 +20,7 @@ export function WhyCard({
   device,
   title: asked = "Why is it waiting?",
   jobId,
+  help,
 }: {
   explanation: Explanation;
   /** What the job asks for, and what all its numbers count. */
@@ -26,6 +28,8 @@ export function WhyCard({
   title?: string;
   /** Of a job that waits: its start can be looked ahead for. */
   jobId?: string | undefined;
+  /** What the reader can do about it. */
+  help?: ReactNode;
 }) {
   // What can never start waits for nothing: no line, no time.
   const isHopeless = explanation.code === "never_fits";
@@ -50,7 +54,17 @@ export function WhyCard({
       <dl className="evidence">
         <div>
           <dt>Cause</dt>
-          <dd>{codeWords(explanation.code, device)}</dd>
+          <dd>
+            {codeWords(explanation.code, device)}{" "}
+            <Link
+              to="/guide/$document"
+              params={{ document: "reference-reason-codes" }}
+              hash={explanation.code}
+              className="small"
+            >
+              What helps
+            </Link>
+          </dd>
         </div>
         {numbers.map(([name, value]) => (
           <div key={name}>
@@ -78,6 +92,7 @@ export function WhyCard({
           <WhenItStarts explanation={explanation} jobId={jobId} />
         </>
       )}
+      {help}
       <p className="small faint decided">
         Decided <Time at={explanation.as_of} />
       </p>

@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
-import { appendChunk, emptyBuffer, mergePiece, NOTHING_MERGED, type LogBuffer, type MergedLog, type Stream } from "./logBuffer";
+import { appendChunk, emptyLog, type HeldLog, type Stream } from "./logLines";
 
 const POLL_MS = 1000;
 const RETRY_MS = 5000;
 const CHUNK_BYTES = 65_536;
-/** A viewer starts this far from the end: what people look for is there. */
+/** A viewer begins this far from the end, where the newest lines are. */
 const TAIL_BYTES = 262_144;
 const STREAMS: readonly Stream[] = ["stdout", "stderr"];
 
@@ -16,19 +16,20 @@ export interface LogSource {
   job: string;
   attempt: number;
   rank: number;
-  /** One stream, or both in one. */
+  /** One stream, or both together. */
   stream: LogView;
 }
 
 export interface LiveLog {
-  /** Of the stream; of a merged view what is true of both. */
-  buffer: LogBuffer;
-  merged: MergedLog;
+  /** The streams that were read, one or both. */
+  logs: readonly HeldLog[];
   error: Error | null;
   isLoading: boolean;
 }
 
-function streamsOf(view: LogView): readonly Stream[] {
+const NOTHING_READ: LiveLog = { logs: [], error: null, isLoading: true };
+
+export function streamsOf(view: LogView): readonly Stream[] {
   return view === "merged" ? STREAMS : [view];
 }
 
@@ -37,7 +38,7 @@ function readChunk(
   stream: Stream,
   offset: number,
   limit: number,
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ) {
   return unwrap(
     client.GET("/api/v1/jobs/{job_id}/logs", {
@@ -51,39 +52,14 @@ function isMissing(error: unknown): boolean {
   return error instanceof ApiError && error.status === 404;
 }
 
-/** Both streams at once: complete when both are, and cut when one is. */
-function together(buffers: readonly LogBuffer[]): LogBuffer {
-  const [first, ...others] = buffers;
-  if (first === undefined) return emptyBuffer(-TAIL_BYTES);
-  return others.reduce(
-    (all, each) => ({
-      ...all,
-      text: all.text + each.text,
-      isCut: all.isCut || each.isCut,
-      isFinal: all.isFinal && each.isFinal,
-      isTruncated: all.isTruncated || each.isTruncated,
-      ranks: Math.max(all.ranks, each.ranks),
-    }),
-    first,
-  );
-}
-
 /**
- * Reads one stream or both by offset, every second until they are final or paused. A component shows one source
- * all its life: give it a `key` made of the source.
+ * Reads one stream or both by offset, every second until they are final or paused. The server checks at each reading
+ * that the person may read the log. A component shows one source all its life: give it a `key` made of the source.
  */
 export function useLog(source: LogSource, isPaused: boolean): LiveLog {
   const { job, attempt, rank, stream: view } = source;
-  const [log, setLog] = useState<LiveLog>({
-    buffer: emptyBuffer(-TAIL_BYTES),
-    merged: NOTHING_MERGED,
-    error: null,
-    isLoading: true,
-  });
-  const read = useRef<{ buffers: Map<Stream, LogBuffer>; merged: MergedLog }>({
-    buffers: new Map(),
-    merged: NOTHING_MERGED,
-  });
+  const [log, setLog] = useState(NOTHING_READ);
+  const read = useRef({ held: new Map<Stream, HeldLog>(), readings: 0 });
 
   useEffect(() => {
     if (isPaused) return;
@@ -91,13 +67,13 @@ export function useLog(source: LogSource, isPaused: boolean): LiveLog {
     let timer: ReturnType<typeof setTimeout> | undefined;
     /** Reads on in one stream; the milliseconds after which there may be more, null at its end. */
     const readOn = async (stream: Stream): Promise<number | null> => {
-      const from = read.current.buffers.get(stream) ?? emptyBuffer(-TAIL_BYTES);
+      const from = read.current.held.get(stream) ?? emptyLog(-TAIL_BYTES);
       if (from.isFinal) return null;
       const limit = from.nextOffset < 0 ? TAIL_BYTES : CHUNK_BYTES;
       const chunk = await readChunk({ job, attempt, rank }, stream, from.nextOffset, limit, stop.signal);
       if (stop.signal.aborted) return null;
-      read.current.buffers.set(stream, appendChunk(from, chunk));
-      if (view === "merged") read.current.merged = mergePiece(read.current.merged, stream, chunk.text);
+      read.current.readings += 1;
+      read.current.held.set(stream, appendChunk(from, chunk, read.current.readings));
       // A full chunk means that there is more already; an unfinished stream is asked again later.
       if (chunk.text !== "" && chunk.next_offset - chunk.offset >= limit) return 0;
       return chunk.is_final ? null : POLL_MS;
@@ -115,12 +91,11 @@ export function useLog(source: LogSource, isPaused: boolean): LiveLog {
         }
         if (stop.signal.aborted) return;
       }
-      // Some clusters keep one stream only: beside it, the missing one is no fault.
+      // Some clusters store one stream only: beside it, the missing one is no fault.
       const faults = errors.length < streams.length ? errors.filter((each) => !isMissing(each)) : errors;
       const [fault] = faults;
       setLog({
-        buffer: together(streams.flatMap((stream) => read.current.buffers.get(stream) ?? [])),
-        merged: read.current.merged,
+        logs: streams.flatMap((stream) => read.current.held.get(stream) ?? []),
         error: fault ?? null,
         isLoading: false,
       });
@@ -140,33 +115,4 @@ export function useLog(source: LogSource, isPaused: boolean): LiveLog {
   }, [job, attempt, rank, view, isPaused]);
 
   return log;
-}
-
-/** Most that a download reads of a stream, so that a runaway log cannot fill the browser. */
-export const MAX_DOWNLOAD_BYTES = 256 * 1024 * 1024;
-/** The most that the server gives at once. */
-const DOWNLOAD_CHUNK_BYTES = 262_144;
-
-/** The whole log from its first byte, for saving as a file; of both streams one after the other. */
-export async function downloadLog(source: LogSource): Promise<Blob> {
-  const parts: string[] = [];
-  const streams = streamsOf(source.stream);
-  const missing: unknown[] = [];
-  for (const stream of streams) {
-    if (streams.length > 1) parts.push(`==> ${stream} <==\n`);
-    let offset = 0;
-    try {
-      while (offset < MAX_DOWNLOAD_BYTES) {
-        const chunk = await readChunk(source, stream, offset, DOWNLOAD_CHUNK_BYTES);
-        parts.push(chunk.text);
-        if (chunk.next_offset <= offset || chunk.text === "") break;
-        offset = chunk.next_offset;
-      }
-    } catch (error) {
-      if (!isMissing(error) || missing.length === streams.length - 1) throw error;
-      missing.push(error);
-    }
-    if (streams.length > 1) parts.push("\n");
-  }
-  return new Blob(parts, { type: "text/plain;charset=utf-8" });
 }

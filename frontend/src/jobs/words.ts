@@ -117,6 +117,7 @@ const CODE_WORDS: Record<Explanation["code"], string> & Record<string, string> =
   cluster_archived: "its cluster is archived",
   pool_archived: "its pool is archived",
   cluster_unavailable: "cluster unavailable",
+  maintenance: "maintenance ahead",
   dispatching: "being sent to the cluster",
 };
 
@@ -171,6 +172,8 @@ export function withoutEstimate(
       return "Unknown: not before the job is released.";
     case "not_yet_decided":
       return "Unknown: the scheduler has not decided about this job yet.";
+    case "maintenance":
+      return "Not before the end of the maintenance, unless its time limit or its clusters change.";
     case "cluster_unavailable":
       return "Unknown: it depends on when the cluster accepts jobs again.";
   }

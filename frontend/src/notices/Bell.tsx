@@ -6,6 +6,7 @@ import { Link } from "@tanstack/react-router";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { NoticeLine } from "./NoticeLine";
 import { latestNoticesQuery, unreadQuery } from "./queries";
+import { useNoticeAlerts } from "./useNoticeAlerts";
 import { useReading } from "./useReading";
 
 const SHOWN_MAX = 99;
@@ -14,6 +15,7 @@ const SHOWN_MAX = 99;
 export function Bell() {
   const [isOpen, { close, toggle }] = useDisclosure(false);
   const unread = useQuery(unreadQuery).data ?? 0;
+  useNoticeAlerts();
   return (
     <Popover opened={isOpen} onChange={(next) => !next && close()} position="bottom-end" width={380} trapFocus>
       <Popover.Target>

@@ -3,6 +3,7 @@ import type { MouseEvent } from "react";
 
 import type { Notice } from "../api/types";
 import { Countdown, Time } from "../ui/Time";
+import { isPlainClick } from "../ui/isPlainClick";
 import { useNowMs } from "../ui/now";
 import { EVENT_WORDS } from "./words";
 import "./notices.css";
@@ -15,7 +16,7 @@ export function NoticeLine({ notice, onOpen }: { notice: Notice; onOpen: (notice
   const router = useRouter();
   const open = (event: MouseEvent) => {
     onOpen(notice);
-    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
+    if (!isPlainClick(event)) return;
     event.preventDefault();
     void router.navigate({ href: notice.link });
   };
@@ -31,6 +32,31 @@ export function NoticeLine({ notice, onOpen }: { notice: Notice; onOpen: (notice
         <Deadline notice={notice} />
       </div>
     </div>
+  );
+}
+
+/** The numbers of a summary. Each is a link to the page behind it. */
+export function Figures({ notice }: { notice: Notice }) {
+  const router = useRouter();
+  if (notice.figures.length === 0) return null;
+  const open = (link: string) => (event: MouseEvent) => {
+    if (!isPlainClick(event)) return;
+    event.preventDefault();
+    void router.navigate({ href: link });
+  };
+  return (
+    <dl className="notice-figures small">
+      {notice.figures.map(({ title, value, link }) => (
+        <div key={title}>
+          <dt>{title}</dt>
+          <dd>
+            <a href={link} onClick={open(link)}>
+              {value}
+            </a>
+          </dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 

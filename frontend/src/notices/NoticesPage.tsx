@@ -1,13 +1,13 @@
 import { Button, Checkbox, Select } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 
 import type { Notice } from "../api/types";
 import { DataTable } from "../ui/DataTable";
 import { Page } from "../ui/Page";
 import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
-import { NoticeLine } from "./NoticeLine";
+import { Figures, NoticeLine } from "./NoticeLine";
 import { noticesQuery } from "./queries";
 import { useReading } from "./useReading";
 import { EVENT_WORDS, EVENTS } from "./words";
@@ -31,11 +31,15 @@ export function NoticesPage() {
       title="Notices"
       lead="Events of your jobs, of teams that you manage, and requests that wait for you. Notices are kept for 90 days."
       actions={
-        isWhole && newest ? (
-          <Button variant="default" loading={reading.isPending} onClick={() => reading.readAll(newest)}>
-            Mark all as read
-          </Button>
-        ) : null
+        <div className="inline">
+          <Link to="/notices/preferences">Preferences</Link>
+          <Link to="/notices/webhooks">Webhooks</Link>
+          {isWhole && newest && (
+            <Button variant="default" loading={reading.isPending} onClick={() => reading.readAll(newest)}>
+              Mark all as read
+            </Button>
+          )}
+        </div>
       }
     >
       <div className="filters">
@@ -80,6 +84,15 @@ export function NoticesPage() {
   );
 }
 
+function NoticeWithFigures({ notice, onOpen }: { notice: Notice; onOpen: (notice: Notice) => void }) {
+  return (
+    <>
+      <NoticeLine notice={notice} onOpen={onOpen} />
+      <Figures notice={notice} />
+    </>
+  );
+}
+
 function NoticeTable({ notices, onRead }: { notices: readonly Notice[]; onRead: (notice: Notice) => void }) {
   const navigate = useNavigate({ from: "/notices" });
   return (
@@ -88,7 +101,7 @@ function NoticeTable({ notices, onRead }: { notices: readonly Notice[]; onRead: 
       rows={notices}
       rowKey={(notice) => notice.id}
       columns={[
-        { header: "Notice", isHeading: true, cell: (notice) => <NoticeLine notice={notice} onOpen={onRead} /> },
+        { header: "Notice", isHeading: true, cell: (notice) => <NoticeWithFigures notice={notice} onOpen={onRead} /> },
         {
           header: "Object",
           only: "wide",

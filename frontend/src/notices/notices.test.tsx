@@ -15,6 +15,7 @@ describe("notices page", () => {
       expect.stringMatching(/^Unread: llm-finetune is being preempted.*Job is being preempted · .*▲ (4:00|3:5\d) left/),
       expect.stringMatching(/^Unread: The adjustment about 2,000.00 EUR.*Decision waits · .*until /),
       expect.stringMatching(/^Unread: The budget nlp in November.*Budget · /),
+      expect.stringMatching(/^ai-company\/research\/nlp used .*Weekly figures · .*Cost, h10016,824.50 EUR/),
       expect.stringMatching(/^llm-finetune failed.*Job failed · /),
       expect.stringMatching(/^1,204.5 GPU-hours of credits.*Credits expire · .*until /),
     ]);
@@ -55,12 +56,24 @@ describe("notices page", () => {
     const [, second] = await screen.findAllByRole("button", { name: /^Mark as read: / });
     await user.click(second as HTMLElement);
     await waitFor(() => expect(screen.getByRole("button", { name: "Notices, 2 unread" })).toBeInTheDocument());
-    expect(company.notices.map(({ read_at }) => read_at === null)).toEqual([true, false, true, false, false]);
+    expect(company.notices.map(({ read_at }) => read_at === null)).toEqual([true, false, true, false, false, false]);
     await user.click(screen.getByRole("button", { name: "Mark all as read" }));
     await waitFor(() => expect(screen.getByRole("button", { name: "Notices" })).toBeInTheDocument());
     expect(requests.find(({ method, path }) => method === "POST" && path.endsWith("/notices/read"))?.body).toEqual({
       through: company.notices[0]?.id,
     });
+  });
+
+  // Against: a number without its page.
+  it("links each figure of a week to its page", async () => {
+    const { user, router } = open("/notices");
+    const waits = await screen.findByRole("link", { name: "41m20s" });
+    expect(waits).toHaveAttribute(
+      "href",
+      "/tree/01935000-0000-7000-8000-000000000013/history?pool=h100&from=2026-11-16&to=2026-11-23",
+    );
+    await user.click(waits);
+    await waitFor(() => expect(router.state.location.search).toMatchObject({ from: "2026-11-16", to: "2026-11-23" }));
   });
 
   it("says that there are none", async () => {
@@ -79,7 +92,7 @@ describe("bell", () => {
     expect(requests.filter(({ path }) => path.endsWith("/notices"))).toEqual([]);
     await user.click(bell);
     const latest = await screen.findByRole("dialog", { name: "Notices, 3 unread" });
-    expect(await within(latest).findAllByRole("listitem")).toHaveLength(5);
+    expect(await within(latest).findAllByRole("listitem")).toHaveLength(6);
     expect(await accessibilityFaults(latest)).toEqual([]);
     await user.click(within(latest).getByRole("link", { name: PREEMPTED }));
     expect(await screen.findByRole("button", { name: "Notices, 2 unread" })).toBeInTheDocument();

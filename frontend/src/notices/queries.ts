@@ -21,6 +21,21 @@ export const latestNoticesQuery = queryOptions({
     (await unwrap(client.GET("/api/v1/notices", { params: { query: { limit: LATEST_MAX } }, signal }))).items,
 });
 
+/** My latest unread notices that a page tells of as they arrive. */
+export const alertsQuery = queryOptions({
+  queryKey: ["notices", "alerts"],
+  staleTime: 0,
+  queryFn: async ({ signal }) =>
+    (
+      await unwrap(
+        client.GET("/api/v1/notices", {
+          params: { query: { event: ["job_preempting", "job_started"], unread: true, limit: LATEST_MAX } },
+          signal,
+        }),
+      )
+    ).items,
+});
+
 /** My notices of an event, or of one object, newest first. */
 export function noticesQuery({ event, object, unread }: NoticesSearch) {
   const [kind, ...id] = (object ?? "").split("/");

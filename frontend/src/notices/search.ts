@@ -10,6 +10,13 @@ export interface NoticesSearch {
   unread?: true;
 }
 
+export interface WebhooksSearch {
+  /** The id of the webhook whose messages are shown. */
+  webhook?: string;
+}
+
+export const webhooksSearch = (search: RawSearch): WebhooksSearch => ({ webhook: textParam(search, "webhook") });
+
 export const noticesSearch = (search: RawSearch): NoticesSearch => ({
   event: choiceParam(search, "event", EVENTS),
   object: textParam(search, "object"),

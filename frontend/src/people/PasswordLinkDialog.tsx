@@ -55,7 +55,7 @@ export function PasswordLinkDialog({ user, onClose }: { user: User | null; onClo
 }
 
 /** A link that was just made: where it was mailed to, or the link itself. */
-export function MadeLink({ made }: { made: PasswordLink }) {
+export function MadeLink({ made }: { made: Pick<PasswordLink, "user" | "link" | "sent_to" | "expires_at"> }) {
   const clipboard = useClipboard({ timeout: 2000 });
   if (made.link === null) {
     return (

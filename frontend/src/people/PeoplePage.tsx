@@ -4,6 +4,7 @@ import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from "@tansta
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
+import { Sessions } from "../access/sessions";
 import { Tokens } from "../access/tokens";
 import { ApiError, client, unwrap } from "../api/client";
 import { treeQuery, usersQuery } from "../api/queries";
@@ -16,7 +17,7 @@ import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { toastDone, toastError } from "../ui/toast";
 import { DeactivateDialog } from "./DeactivateDialog";
-import { NewOrganizationDialog } from "./NewOrganizationDialog";
+import { FactorsOfPerson } from "./FactorsOfPerson";
 import { PasswordLinkDialog } from "./PasswordLinkDialog";
 
 /** People and service accounts, for those who manage members. */
@@ -27,7 +28,6 @@ export function PeoplePage() {
   const users = useInfiniteQuery(usersQuery());
   const [linked, setLinked] = useState<User | null>(null);
   const [isAdding, setAdding] = useState(false);
-  const [isFounding, setFounding] = useState(false);
   const [leaving, setLeaving] = useState<User | null>(null);
   const reactivate = useReactivation();
   const open = users.data?.pages.flatMap((page) => page.items).find(({ login }) => login === chosen);
@@ -38,14 +38,7 @@ export function PeoplePage() {
       title="People"
       lead="People sign in with a password. Service accounts work with tokens only."
       actions={
-        <div className="inline end">
-          {may(session, "manage_clusters", "") && (
-            <Button variant="default" onClick={() => setFounding(true)}>
-              New organization
-            </Button>
-          )}
-          <Button onClick={() => setAdding(true)}>New account</Button>
-        </div>
+        <Button onClick={() => setAdding(true)}>New account</Button>
       }
     >
       {chosen !== undefined && (
@@ -57,6 +50,12 @@ export function PeoplePage() {
             canMake={open?.kind === "service" || chosen === session.user.login}
             cli={`tidegate token ls --user ${chosen}`}
           />
+          {open?.kind === "person" && chosen !== session.user.login && (
+            <>
+              <FactorsOfPerson key={`factors of ${chosen}`} person={open} />
+              <Sessions key={`sessions of ${chosen}`} title={`Sessions of ${chosen}`} user={chosen} />
+            </>
+          )}
           <Button
             variant="default"
             size="xs"
@@ -111,7 +110,7 @@ export function PeoplePage() {
                       size="xs"
                       onClick={() => void navigate({ to: "/people", search: { user: user.login } })}
                     >
-                      Tokens
+                      {user.kind === "person" ? "Access" : "Tokens"}
                     </Button>
                     {mayManage(user) &&
                       (user.is_active ? (
@@ -135,7 +134,6 @@ export function PeoplePage() {
           />
         )}
       </PagedCard>
-      <NewOrganizationDialog opened={isFounding} onClose={() => setFounding(false)} />
       <PasswordLinkDialog user={linked} onClose={() => setLinked(null)} />
       {leaving && <DeactivateDialog user={leaving} onClose={() => setLeaving(null)} />}
       <Modal

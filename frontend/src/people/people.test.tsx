@@ -123,53 +123,33 @@ describe("deactivating somebody", () => {
   });
 });
 
-describe("a new organization", () => {
-  const PLATFORM = aSession({ permissions: { "": ["view_tree", "manage_members", "manage_clusters"] } });
-
-  it("is made in one step, and its administrator's link is shown once", async () => {
-    const { user, container, requests } = open("/people", { company: aCompany({ session: PLATFORM }) });
-    await user.click(await screen.findByRole("button", { name: "New organization" }));
-    const dialog = await screen.findByRole("dialog");
-    const create = within(dialog).getByRole("button", { name: "Create the organization" });
-    const type = async (name: RegExp, text: string) => {
-      const box = within(dialog).getByRole("textbox", { name });
-      await user.clear(box);
-      await user.type(box, text);
-    };
-    await type(/^Name/, "Blue Whale");
-    await type(/^First administrator/, "maria");
-    await type(/^Their name/, "Maria Silva");
-    await type(/^Time zone/, "Moon/Base");
-    await type(/^Guaranteed/, "64");
-    expect(within(dialog).getByText("Choose the pool too.")).toBeInTheDocument();
-    expect(create).toBeDisabled();
-    await user.click(within(dialog).getByRole("combobox", { name: /^Pool/ }));
-    await user.click(await screen.findByRole("option", { name: "h100" }));
-    await user.click(create);
-    expect(await within(dialog).findByText("must be an IANA name of a time zone, such as Europe/Berlin")).toBeInTheDocument();
+describe("sessions", () => {
+  it("are listed with this one, and ended", async () => {
+    const { user, container, requests } = open("/access");
+    const table = await screen.findByRole("table", { name: "My sessions" });
+    const [, here, phone] = within(table).getAllByRole("row");
+    expect(here).toHaveTextContent("Firefox on Linux this session");
+    expect(within(here as HTMLElement).queryByRole("button")).toBeNull();
+    expect(phone).toHaveTextContent("Safari on iPhone");
     expect(await accessibilityFaults(container)).toEqual([]);
-    await type(/^Time zone/, "Europe/Lisbon");
-    await user.click(create);
-    expect(await screen.findByText(/\/set-password#tdl_exampleOnly$/)).toBeInTheDocument();
-    expect(screen.getByText(/no prices/)).toBeInTheDocument();
-    const sent = requests.filter(({ path, method }) => path === "/api/v1/organizations" && method === "POST");
-    expect(sent.at(-1)?.body).toEqual({
-      name: "Blue Whale",
-      first_administrator: { username: "maria", name: "Maria Silva", email: "" },
-      team: "main",
-      pool: "h100",
-      guaranteed_mgpu: 64_000,
-      currency: "EUR",
-      time_zone: "Europe/Lisbon",
-    });
-    await user.click(within(screen.getByRole("dialog")).getAllByRole("button", { name: "Close" })[1] ?? create);
-    await waitFor(() => expect(screen.queryByText(/tdl_exampleOnly/)).toBeNull());
+    await user.click(within(phone as HTMLElement).getByRole("button", { name: "End the session on Safari on iPhone" }));
+    expect(await screen.findByText("The session on Safari on iPhone has ended")).toBeInTheDocument();
+    expect(requests.find(({ method }) => method === "DELETE")?.path).toBe(`/api/v1/sessions/${uuid(92)}`);
+    await user.click(screen.getByRole("button", { name: "End all others" }));
+    await user.click(await screen.findByRole("button", { name: "End them" }));
+    expect(await screen.findByText("1 session has ended")).toBeInTheDocument();
+    expect(requests.find(({ path }) => path === "/api/v1/sessions/end")?.body).toEqual({ user: null });
   });
 
-  it("is offered to platform administrators only", async () => {
-    open("/people", { company: aCompany({ session: ADMIN }) });
-    expect(await screen.findByRole("button", { name: "New account" })).toBeInTheDocument();
-    expect(screen.queryByRole("button", { name: "New organization" })).toBeNull();
+  it("of another person are all ended", async () => {
+    const { user, requests } = open("/people?user=bob@ai-company", { company: aCompany({ session: ADMIN }) });
+    const table = await screen.findByRole("table", { name: "Sessions of bob@ai-company" });
+    expect(within(table).queryByText("this session")).toBeNull();
+    await user.click(screen.getByRole("button", { name: "End all" }));
+    await user.click(await screen.findByRole("button", { name: "End them" }));
+    await waitFor(() =>
+      expect(requests.find(({ path }) => path === "/api/v1/sessions/end")?.body).toEqual({ user: "bob@ai-company" }),
+    );
   });
 });
 

@@ -6,7 +6,8 @@ import { aProblem } from "../../mock/http.ts";
 import { aQuota, aSession, theQuotas } from "../../mock/company.ts";
 import { aPlannedChange, aPreview } from "../../mock/planned.ts";
 import { accessibilityFaults, open } from "../test/render";
-import { localOfUtc, outlook, readRow, rowFieldsOf, rowsOfDraft, typedAfter, utcOfLocal } from "./draft";
+import { localOfUtc, utcOfLocal } from "../ui/localTime";
+import { outlook, readRow, rowFieldsOf, rowsOfDraft, typedAfter } from "./draft";
 import { describeEdit, previewSentence, previewSums } from "./words";
 
 const NLP = "ai-company/research/nlp";

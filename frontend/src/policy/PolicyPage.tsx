@@ -12,9 +12,9 @@ import { CliLine } from "../ui/CliLine";
 import { Fact, Facts } from "../ui/Facts";
 import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
-import { INSTALLATION_FIELDS, POLICY_FIELDS, showValue, type Field } from "./fields";
+import { INSTALLATION_FIELDS, POLICY_FIELDS, SECOND_PERSON_FIELDS, showValue, type Field } from "./fields";
 import { PriorityClasses } from "./PriorityClasses";
-import { installationPolicyQuery, policyQuery } from "./queries";
+import { installationPolicyQuery, policyQuery, secondPersonQuery } from "./queries";
 import { RulesForm, type Rules } from "./RulesForm";
 import { TimeLimits } from "./TimeLimits";
 import "./policy.css";
@@ -109,7 +109,47 @@ function OfOrganization({ organization, nodes }: { organization: TreeNode; nodes
       </Card>
       <PriorityClasses organization={organization} />
       <TimeLimits organization={organization} nodes={nodes} />
+      <SecondPerson organization={organization} />
     </>
+  );
+}
+
+function SecondPerson({ organization }: { organization: TreeNode }) {
+  const queryClient = useQueryClient();
+  const query = secondPersonQuery(organization.id);
+  const policy = useQuery(query);
+  return (
+    <Card label="Second person">
+      <h2>Changes that need a second person</h2>
+      <p className="small dim">
+        Another person with the same right approves such a change on the page Requests. While a rule is on, its own
+        change needs a second person, too.
+      </p>
+      <QueryView query={policy} loading={<Lines count={4} label="Loading the rules about a second person" />}>
+        {(found) =>
+          found.can_edit ? (
+            <RulesForm
+              rules={found}
+              fields={SECOND_PERSON_FIELDS}
+              onSave={(patch, version) =>
+                unwrap(
+                  client.PATCH("/api/v1/organizations/{organization_id}/second-person", {
+                    params: { path: { organization_id: organization.id }, header: { "If-Match": `"v${version}"` } },
+                    body: patch,
+                  }),
+                )
+              }
+              onSaved={() => void queryClient.invalidateQueries({ queryKey: query.queryKey })}
+            />
+          ) : (
+            <RuleFacts rules={found} fields={SECOND_PERSON_FIELDS} />
+          )
+        }
+      </QueryView>
+      <p>
+        <CliLine command={`tidegate policy second-person ${organization.slug}`} />
+      </p>
+    </Card>
   );
 }
 

@@ -224,7 +224,7 @@ export function RuleInput({
           label={field.label}
           description={description}
           error={error}
-          inputMode={["count", "gpus", "multiplier"].includes(field.kind) ? "decimal" : undefined}
+          inputMode={["count", "optional count", "gpus", "multiplier"].includes(field.kind) ? "decimal" : undefined}
           maxLength={field.kind === "text" ? field.max : undefined}
           value={String(typed)}
           onChange={(event) => onChange(event.currentTarget.value)}

@@ -6,10 +6,10 @@ export interface Field {
   label: string;
   meaning: string;
   /**
-   * seconds: typed as a time; optional seconds: empty for none; gpus: milli-GPU, empty for none; multiplier: parts per million, typed as times;
+   * seconds: typed as a time; optional seconds and optional count: empty for none; gpus: milli-GPU, empty for none; multiplier: parts per million, typed as times;
    * rank: paths, the first goes first.
    */
-  kind: "seconds" | "optional seconds" | "count" | "gpus" | "multiplier" | "yes" | "choice" | "text" | "rank";
+  kind: "seconds" | "optional seconds" | "count" | "optional count" | "gpus" | "multiplier" | "yes" | "choice" | "text" | "rank";
   min?: number;
   max?: number;
   choices?: readonly { value: string; label: string }[];
@@ -133,6 +133,36 @@ export const CLASS_FIELDS: readonly Field[] = [
     name: "is_retired",
     label: "Retired",
     meaning: "New jobs cannot use this class. Existing jobs keep it.",
+    kind: "yes",
+  },
+];
+
+/** Changes of quotas, policy and classes that need a second person. */
+export const SECOND_PERSON_FIELDS: readonly Field[] = [
+  {
+    name: "stopped_jobs_min",
+    label: "From this many stopped jobs",
+    meaning: "Running jobs that a change would stop, from which it needs a second person. Empty: never.",
+    kind: "optional count",
+    min: 1,
+    max: 1_000_000,
+  },
+  {
+    name: "moved_mgpu_max",
+    label: "Above this many moved GPUs",
+    meaning: "GPUs that a person may move alone within a day. Empty: any number.",
+    kind: "gpus",
+  },
+  {
+    name: "guards_rules",
+    label: "Changes of the policy and of classes",
+    meaning: "Each of them needs a second person, but for prices, descriptions and the time zone.",
+    kind: "yes",
+  },
+  {
+    name: "allows_emergency",
+    label: "Emergencies",
+    meaning: "A platform administrator may go on alone, with a reason. The others are told.",
     kind: "yes",
   },
 ];
@@ -273,6 +303,8 @@ export function typedOf(field: Field, value: Value): Typed {
       return timeText(Number(value));
     case "optional seconds":
       return value === null ? "" : timeText(Number(value));
+    case "optional count":
+      return value === null ? "" : String(value);
     case "gpus":
       return value === null ? "" : gpusToDecimal(Number(value));
     case "multiplier":
@@ -286,11 +318,15 @@ export function typedOf(field: Field, value: Value): Typed {
   }
 }
 
+function isCount({ kind }: Field): boolean {
+  return kind === "count" || kind === "optional count";
+}
+
 /** From and to where a number may go, in words. */
 export function rangeText(field: Field): string | null {
   if (field.kind === "multiplier") return `0 to ${field.max ?? 0} times`;
-  if (!["seconds", "optional seconds", "count"].includes(field.kind)) return null;
-  const show = (value: number) => (field.kind !== "count" ? formatDuration(value) : formatCount(value));
+  if (!["seconds", "optional seconds", "count", "optional count"].includes(field.kind)) return null;
+  const show = (value: number) => (isCount(field) ? formatCount(value) : formatDuration(value));
   return `${show(field.min ?? 0)} to ${show(field.max ?? 0)}`;
 }
 
@@ -301,9 +337,10 @@ export function readField(field: Field, typed: Typed): { value: Value } | { erro
   switch (field.kind) {
     case "seconds":
     case "optional seconds":
-    case "count": {
-      if (field.kind === "optional seconds" && text === "") return { value: null };
-      const read = field.kind !== "count" ? readDuration(text) : /^\d{1,7}$/.test(text) ? { seconds: Number(text) } : { error: "A whole number." };
+    case "count":
+    case "optional count": {
+      if (field.kind.startsWith("optional") && text === "") return { value: null };
+      const read = !isCount(field) ? readDuration(text) : /^\d{1,7}$/.test(text) ? { seconds: Number(text) } : { error: "A whole number." };
       if ("error" in read) return read;
       const value = read.seconds;
       const isOut = value < (field.min ?? 0) || value > (field.max ?? Infinity);
@@ -333,6 +370,7 @@ export function showValue(field: Field, value: Value): string {
     case "gpus":
       return formatGpus(Number(value));
     case "count":
+    case "optional count":
       return formatCount(Number(value));
     case "multiplier":
       return formatMultiplier(Number(value));

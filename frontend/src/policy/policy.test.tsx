@@ -290,4 +290,22 @@ describe("priority classes", () => {
     expect(drawer.queryByRole("button", { name: "Remove…" })).toBeNull();
     expect(theClasses().queryByRole("button", { name: "New class…" })).toBeNull();
   });
+
+  // Against: an empty number is sent as 0.
+  it("changes which changes need a second person", async () => {
+    const company = aCompany();
+    const { user, requests } = open("/policy", { company });
+    const card = within(await screen.findByRole("region", { name: "Second person" }));
+    await user.type(await card.findByRole("textbox", { name: "From this many stopped jobs" }), "1");
+    await user.type(card.getByRole("textbox", { name: "Above this many moved GPUs" }), "16");
+    await user.click(card.getByRole("switch", { name: /^Changes of the policy and of classes/ }));
+    await user.click(card.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(company.rules.secondPerson.version).toBe(2));
+    const patches = requests.filter(({ method }) => method === "PATCH").map(({ body }) => body);
+    expect(patches).toEqual([{ stopped_jobs_min: 1, moved_mgpu_max: 16_000, guards_rules: true }]);
+    await user.clear(card.getByRole("textbox", { name: "From this many stopped jobs" }));
+    await user.click(card.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(company.rules.secondPerson.stopped_jobs_min).toBeNull());
+    expect(card.getByText("tidegate policy second-person ai-company")).toBeInTheDocument();
+  });
 });

@@ -16,6 +16,20 @@ export function policyQuery(organizationId: string) {
   });
 }
 
+/** The changes of an organization that need a second person. */
+export function secondPersonQuery(organizationId: string) {
+  return queryOptions({
+    queryKey: ["quotas", "second-person", organizationId],
+    queryFn: ({ signal }) =>
+      unwrap(
+        client.GET("/api/v1/organizations/{organization_id}/second-person", {
+          params: { path: { organization_id: organizationId } },
+          signal,
+        }),
+      ),
+  });
+}
+
 export const installationPolicyQuery = queryOptions({
   queryKey: ["quotas", "installation-policy"],
   queryFn: ({ signal }) => unwrap(client.GET("/api/v1/policy", { signal })),

@@ -1,5 +1,5 @@
 import type { PoolTerms, RateCard, RateLine } from "../api/types";
-import { formatDuration, formatMoney, formatRatio, type Quantity } from "../ui/units";
+import { digitsOf, formatDuration, formatMoney, formatRatio, type Quantity } from "../ui/units";
 
 const NANO = 1_000_000_000n;
 const NANO_MAX = 10n ** 15n;
@@ -26,11 +26,11 @@ export function parseFactor(text: string): number | null {
 /** A multiplier in millionths: "1.5", "0.3". */
 export const formatFactor = (ppm: number): string => formatRatio(ppm, BigInt(PPM), 6, false);
 
-/** A price with cents, or as many decimals as it has: "€2.10", "€0.000000005". */
+/** A price with the decimals of its currency, or as many decimals as it has: "€2.10", "€0.000000005". */
 export function formatPrice(nano: Quantity, currency: string): string {
   const exact = formatRatio(nano, NANO, 9, false).replace("≈", "");
-  const cents = formatMoney(nano, currency);
-  return (exact.split(".")[1] ?? "").length <= 2 ? cents : cents.replace(/[\d,.]+$/, exact);
+  const money = formatMoney(nano, currency);
+  return (exact.split(".")[1] ?? "").length <= digitsOf(currency) ? money : money.replace(/[\d,.]+$/, exact);
 }
 
 /** A change in millionths: 50000 -> "+5 %". */

@@ -39,7 +39,8 @@ export function Archive({ path }: { path: string }) {
   );
 }
 
-function ArchiveDialog({ node, onClose }: { node: TreeNode; onClose: () => void }) {
+/** Asks what becomes of the jobs of a node, and archives it. */
+export function ArchiveDialog({ node, onClose }: { node: TreeNode; onClose: () => void }) {
   return (
     <WorkDialog
       title={`Archive ${node.path}?`}

@@ -1,7 +1,6 @@
 import { RunningJobs } from "../jobs/RunningJobs";
 import { Button, Modal, Select } from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { client, unwrap } from "../api/client";
@@ -18,7 +17,7 @@ import { useReturnFocus } from "../ui/useReturnFocus";
 import { useTreeChanged } from "./useTreeChanged";
 
 /** Move the node at `path` to another parent. Nothing for a reader who may not, or without a place to move it to. */
-export function Move({ path }: { path: string }) {
+export function Move({ path, onMoved }: { path: string; onMoved?: (path: string) => void }) {
   const session = useSession();
   const tree = useQuery(treeQuery);
   const [isAsked, setAsked] = useState(false);
@@ -42,7 +41,7 @@ export function Move({ path }: { path: string }) {
       <Button variant="default" onClick={() => setAsked(true)}>
         Move…
       </Button>
-      {isAsked && <MoveDialog node={node} parents={parents} onClose={() => setAsked(false)} />}
+      {isAsked && <MoveDialog node={node} parents={parents} onMoved={onMoved} onClose={() => setAsked(false)} />}
     </section>
   );
 }
@@ -51,10 +50,12 @@ export function Move({ path }: { path: string }) {
 function MoveDialog({
   node,
   parents,
+  onMoved,
   onClose,
 }: {
   node: TreeNode;
   parents: readonly TreeNode[];
+  onMoved: ((path: string) => void) | undefined;
   onClose: () => void;
 }) {
   useReturnFocus();
@@ -84,17 +85,26 @@ function MoveDialog({
             </Button>
           </div>
         ) : (
-          <Preview key={parent} node={node} parent={parent} onClose={onClose} />
+          <Preview key={parent} node={node} parent={parent} onMoved={onMoved} onClose={onClose} />
         )}
       </div>
     </Modal>
   );
 }
 
-function Preview({ node, parent, onClose }: { node: TreeNode; parent: string; onClose: () => void }) {
+function Preview({
+  node,
+  parent,
+  onMoved,
+  onClose,
+}: {
+  node: TreeNode;
+  parent: string;
+  onMoved: ((path: string) => void) | undefined;
+  onClose: () => void;
+}) {
   const preview = useQuery(movePreviewQuery(node.id, parent));
   const changed = useTreeChanged();
-  const navigate = useNavigate({ from: "/quotas" });
   const move = useMutation({
     mutationFn: () =>
       unwrap(
@@ -107,7 +117,7 @@ function Preview({ node, parent, onClose }: { node: TreeNode; parent: string; on
       const done = `${node.path} is ${moved.path} now`;
       if (moved.clusters_to_push.length === 0) toastDone(done);
       else toastToDo(done, <ToPush clusters={moved.clusters_to_push} />);
-      void navigate({ search: (before) => ({ ...before, node: moved.path }) });
+      onMoved?.(moved.path);
       changed();
       onClose();
     },

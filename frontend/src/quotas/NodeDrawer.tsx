@@ -6,6 +6,7 @@ import { client, unwrap } from "../api/client";
 import type { Quota, TreeNode } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
+import { NodeLink } from "../tree/NodeLink";
 import { toastDone } from "../ui/toast";
 import { DEVICE_WORDS, formatGpuCount, parseGpus } from "../ui/units";
 import { useReturnFocus } from "../ui/useReturnFocus";
@@ -20,6 +21,7 @@ export function NodeDrawer({
   pool,
   device,
   parent,
+  onMoved,
   onClose,
 }: {
   node: TreeNode;
@@ -27,6 +29,8 @@ export function NodeDrawer({
   device: Quota["device"];
   /** The quota of its parent there. */
   parent: Quota | null;
+  /** Called with the new path. */
+  onMoved: (path: string) => void;
   onClose: () => void;
 }) {
   useReturnFocus();
@@ -51,6 +55,7 @@ export function NodeDrawer({
             ? `Without a quota in ${pool} it cannot use the pool.`
             : `Without a quota in ${pool} it is guaranteed nothing and has no limits of its own.`}
         </p>
+        <NodeLink path={node.path} />
         {mayGive && node.parent !== null && parent === null && (
           <p className="dim">{node.parent} has no quota in {pool} either. Give it one first.</p>
         )}
@@ -60,7 +65,7 @@ export function NodeDrawer({
             <FirstQuota node={node} pool={pool} device={device} />
           </section>
         )}
-        <Move path={node.path} />
+        <Move path={node.path} onMoved={onMoved} />
         <Archive path={node.path} />
         <Delete path={node.path} onDeleted={onClose} />
       </div>

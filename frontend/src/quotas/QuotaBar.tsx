@@ -1,9 +1,5 @@
-import { describeUse, type QuotaUse } from "./use";
+import { barPercent, describeUse, type QuotaUse } from "./use";
 import "./quota-bar.css";
-
-function percent(mgpu: number, scaleMgpu: number): string {
-  return `${Math.min(100, (mgpu / scaleMgpu) * 100).toFixed(3)}%`;
-}
 
 /**
  * One node against its guarantee. Solid: in use inside it; hatched: borrowed; dashed: lent;
@@ -15,7 +11,7 @@ export function QuotaBar({ use, scaleMgpu }: { use: QuotaUse; scaleMgpu: number 
     widthMgpu > 0 && (
       <i
         className={className}
-        style={{ left: percent(fromMgpu, scaleMgpu), width: percent(widthMgpu, scaleMgpu) }}
+        style={{ left: barPercent(fromMgpu, scaleMgpu), width: barPercent(widthMgpu, scaleMgpu) }}
       />
     );
   const description = describeUse(use);
@@ -27,9 +23,9 @@ export function QuotaBar({ use, scaleMgpu }: { use: QuotaUse; scaleMgpu: number 
       {part("e", use.inUseMgpu + use.lentMgpu, use.idleMgpu)}
       {part("w", 0, use.waitingMgpu)}
       {use.ceilingMgpu !== null && use.ceilingMgpu <= scaleMgpu && use.ceilingMgpu !== use.guaranteedMgpu && (
-        <i className="cap" style={{ left: percent(use.ceilingMgpu, scaleMgpu) }} />
+        <i className="cap" style={{ left: barPercent(use.ceilingMgpu, scaleMgpu) }} />
       )}
-      <i className="tick" style={{ left: percent(use.guaranteedMgpu, scaleMgpu) }} />
+      <i className="tick" style={{ left: barPercent(use.guaranteedMgpu, scaleMgpu) }} />
     </div>
   );
 }

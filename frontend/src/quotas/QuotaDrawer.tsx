@@ -4,6 +4,10 @@ import { useQuery } from "@tanstack/react-query";
 import { quotaChangesQuery } from "../api/queries";
 import type { Quota, QuotaChange } from "../api/types";
 import { useDraft } from "../planned/useDraft";
+import { NodeLink } from "../tree/NodeLink";
+import { AskLink } from "../requests/AskLink";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
 import { CliLine } from "../ui/CliLine";
 import { DataTable } from "../ui/DataTable";
 import { Fact, Facts } from "../ui/Facts";
@@ -25,12 +29,15 @@ export function QuotaDrawer({
   quota,
   parent,
   isArchived,
+  onMoved,
   onClose,
 }: {
   quota: Quota;
   parent: Quota | null;
   /** Whether its node is archived: its quotas are not in force then. */
   isArchived: boolean;
+  /** Called with the new path. */
+  onMoved: (path: string) => void;
   onClose: () => void;
 }) {
   useReturnFocus();
@@ -97,16 +104,35 @@ export function QuotaDrawer({
             <QuotaForm key={quota.id} quota={quota} parent={parent} onSaved={onClose} />
           </section>
         )}
+        {!isArchived && <Asks quota={quota} />}
         <section aria-label="History of changes">
           <h2>Changes so far</h2>
           <Changes quota={quota} isUndoable={quota.can_edit.length > 0 && !isArchived} />
         </section>
-        <Move path={quota.node} />
+        <NodeLink path={quota.node} />
+        <Move path={quota.node} onMoved={onMoved} />
         <Archive path={quota.node} />
         <Delete path={quota.node} onDeleted={onClose} />
         <CliLine command={`tidegate quota get ${quota.node} --pool ${quota.pool}`} />
       </div>
     </Drawer>
+  );
+}
+
+/** Requests about this quota: for more, where others decide, and offers to lend. */
+function Asks({ quota }: { quota: Quota }) {
+  const session = useSession();
+  const manages = may(session, "manage_quota", quota.node);
+  const mayAsk = !quota.can_edit.includes("guaranteed_mgpu") && (manages || may(session, "submit_jobs", quota.node));
+  if (!mayAsk) return null;
+  return (
+    <div className="inline">
+      <AskLink asked={{ ask: "guarantee", node: quota.node, pool: quota.pool }}>Ask for more…</AskLink>
+      {quota.borrow_limit_mgpu !== null && (
+        <AskLink asked={{ ask: "borrow_limit", node: quota.node, pool: quota.pool }}>Raise the borrow limit…</AskLink>
+      )}
+      {manages && <AskLink asked={{ ask: "loan", lender: quota.node, pool: quota.pool }}>Lend to a sibling…</AskLink>}
+    </div>
   );
 }
 

@@ -1,9 +1,12 @@
 import { Link } from "@tanstack/react-router";
 
-import type { Quota, TreeNode } from "../api/types";
+import type { NodeSummary, Quota, TreeNode } from "../api/types";
+import { formatSignedHours } from "../credits/amounts";
+import { levelText } from "../shares/levels";
 import { DataTable } from "../ui/DataTable";
-import { formatCount, formatGpus } from "../ui/units";
+import { deviceTime, formatCount, formatGpus, headOf } from "../ui/units";
 import { QuotaBar, QuotaLegend } from "./QuotaBar";
+import { Sparkline } from "./Sparkline";
 import { indented, quotaRows } from "./tree";
 import { BORROWED_HINT, commonScale, formatLent, notInForce, quotaUse } from "./use";
 import "./quota-table.css";
@@ -11,11 +14,14 @@ import "./quota-table.css";
 /** The tree with its bars, all on one scale. */
 export function QuotaTable({
   quotas,
+  summaries,
   archived,
   closed,
   onToggle,
 }: {
   quotas: readonly Quota[];
+  /** Fair-share, credits and the last week by path; empty until they are there. */
+  summaries: ReadonlyMap<string, NodeSummary>;
   /** Paths of the archived nodes: what is guaranteed there is not in force. */
   archived: ReadonlySet<string>;
   closed: ReadonlySet<string>;
@@ -23,11 +29,12 @@ export function QuotaTable({
 }) {
   const countedUse = (quota: Quota) => quotaUse(archived.has(quota.node) ? notInForce(quota) : quota);
   const scaleMgpu = commonScale(quotas.map(countedUse));
+  const hasCredits = [...summaries.values()].some(({ credits_ugpu_s }) => credits_ugpu_s !== null);
   return (
     <>
       <DataTable
         className="quotas"
-        rows={quotaRows(quotas, closed).map((row) => ({ ...row, use: countedUse(row.quota) }))}
+        rows={quotaRows(quotas, closed).map((row) => ({ ...row, use: countedUse(row.quota), summary: summaries.get(row.quota.node) }))}
         rowKey={({ quota }) => quota.id}
         columns={[
           {
@@ -94,6 +101,33 @@ export function QuotaTable({
             isRight: true,
             only: "wide",
             cell: ({ use }) => (use.waitingMgpu > 0 ? formatGpus(use.waitingMgpu) : <None />),
+          },
+          summaries.size > 0 && {
+            header: "Week",
+            hint: "Average use of each of the last seven days.",
+            only: "wide",
+            cell: ({ summary }) => (summary === undefined ? <None /> : <Sparkline values={summary.week_mgpu} />),
+          },
+          hasCredits && {
+            header: `Credits (${deviceTime(headOf(quotas), "h")})`,
+            isRight: true,
+            only: "wide",
+            cell: ({ summary }) =>
+              typeof summary?.credits_ugpu_s === "number" ? formatSignedHours(summary.credits_ugpu_s) : <None />,
+          },
+          summaries.size > 0 && {
+            header: "Fair share",
+            hint: "Part of the weight over part of the recent use, among siblings. Above 1 a node comes earlier.",
+            isRight: true,
+            only: "wide",
+            cell: ({ quota, summary }) =>
+              summary === undefined ? (
+                <None />
+              ) : (
+                <Link to="/fair-share" search={(before) => ({ ...before, node: quota.node, pool: quota.pool })}>
+                  {levelText(summary.level_permille)}
+                </Link>
+              ),
           },
         ]}
       />

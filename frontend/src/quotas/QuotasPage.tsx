@@ -1,5 +1,5 @@
 import { SegmentedControl, Select } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
@@ -14,6 +14,7 @@ import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
 import { DEVICE_HEADS, DEVICE_WORDS, formatDuration, formatGpuCount, formatGpus, headOf } from "../ui/units";
 import { isWithin } from "../session/access";
+import { summariesQuery } from "../shares/queries";
 import { NodeDrawer } from "./NodeDrawer";
 import { QuotaDrawer } from "./QuotaDrawer";
 import { QuotaTable, WithoutQuota } from "./QuotaTable";
@@ -21,6 +22,8 @@ import { inTreeOrder, peersOf, rootsOf } from "./tree";
 import { formatLent, guaranteedDemand, startable, startableTogether } from "./use";
 
 const WAITING_SHOWN = 200;
+/** Of so many trees the table has fair-share, credits and the last week. */
+const TREES_MAX = 10;
 
 export function QuotasPage() {
   const { pool: chosen, scope } = useSearch({ from: "/shell/quotas" });
@@ -88,13 +91,19 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
     someJobsQuery({ state: ["queued"], pool, ...(scope ? { team: scope } : {}) }, WAITING_SHOWN),
   );
   const tree = useQuery(treeQuery);
+  const tops = rootsOf(quotas.data ?? []).slice(0, TREES_MAX);
+  const summaries = useQueries({
+    queries: tops.map((top) => summariesQuery(top.node, pool)),
+    combine: (answers) => new Map(answers.flatMap(({ data }) => data?.nodes ?? []).map((each) => [each.node, each])),
+  });
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const toggle = (path: string) => {
     const next = new Set(closed);
     if (!next.delete(path)) next.add(path);
     setClosed(next);
   };
-  const close = () => void navigate({ search: (before) => ({ ...before, node: undefined }) });
+  const show = (node?: string) => void navigate({ search: (before) => ({ ...before, node }) });
+  const close = () => show();
   return (
     <QueryView
       query={quotas}
@@ -145,7 +154,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                   waiting={waiting.data?.items ?? []}
                 />
                 <Card>
-                  <QuotaTable quotas={items} archived={archived} closed={closed} onToggle={toggle} />
+                  <QuotaTable quotas={items} summaries={summaries} archived={archived} closed={closed} onToggle={toggle} />
                 </Card>
                 <p className="sub inline" style={{ marginTop: 14 }}>
                   {items.some((quota) => quota.can_edit.length > 0) && (
@@ -169,6 +178,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                 pool={pool}
                 device={pools.data?.find(({ name }) => name === pool)?.device ?? headOf(items)}
                 parent={items.find((quota) => quota.node === openNode.parent) ?? null}
+                onMoved={(path) => show(path)}
                 onClose={close}
               />
             )}
@@ -177,6 +187,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                 quota={open}
                 parent={items.find((quota) => quota.node === open.parent) ?? null}
                 isArchived={archived.has(open.node)}
+                onMoved={(path) => show(path)}
                 onClose={close}
               />
             )}

@@ -1,7 +1,8 @@
 import type { PlannedEditRequest, Quota, QuotaChange, QuotaValues } from "../api/types";
 import { formatGpus, percentWords } from "../ui/units";
 
-const LABELS: Record<string, string> = {
+/** The settings of a quota in words, by their names in the API. */
+export const LABELS: Record<string, string> = {
   guaranteed_mgpu: "guaranteed",
   guaranteed_percent: "percent of parent",
   borrow_limit_mgpu: "borrow limit",

@@ -70,6 +70,20 @@ describe("the quota bar", () => {
   });
 });
 
+describe("the columns of the tree", () => {
+  // Against: the numbers of another node; a department without credits.
+  it("have the last week, credits and the fair share of each node", async () => {
+    open("/quotas?pool=h100");
+    const row = await screen.findByRole("row", { name: /^nlp/ });
+    await waitFor(() =>
+      expect(within(row).getByRole("img", { name: "Average use by day, today last: 37.2, 49.6, 62, 43.4, 12.4, 18.6, 55.8" })).toBeInTheDocument(),
+    );
+    expect(within(row).getByRole("link", { name: "0.45" })).toHaveAttribute("href", "/fair-share?pool=h100&node=ai-company/research/nlp");
+    expect(screen.getByRole("columnheader", { name: "Credits (GPU-h)" })).toBeInTheDocument();
+    expect(row).toHaveTextContent("+510.45");
+  });
+});
+
 describe("the quotas of a pool of cores", () => {
   // Planted: a label of the figures, of the drawer or of its form that says GPUs.
   it("speak of cores on the page and in the form", async () => {

@@ -124,3 +124,8 @@ export function guaranteedDemand(
 export function formatLent(lentMgpu: number): string {
   return lentMgpu % 1000 === 0 ? formatGpus(lentMgpu) : `≈${formatRatio(lentMgpu, 1000n, 0, false)}`;
 }
+
+/** A length on the scale of a bar, at most the whole bar. */
+export function barPercent(mgpu: number, scaleMgpu: number): string {
+  return `${Math.min(100, (mgpu / scaleMgpu) * 100).toFixed(3)}%`;
+}

@@ -4,6 +4,6 @@ import { useQueryClient } from "@tanstack/react-query";
 export function useTreeChanged(): () => void {
   const queryClient = useQueryClient();
   return () => {
-    for (const key of ["tree", "quotas", "jobs"]) void queryClient.invalidateQueries({ queryKey: [key] });
+    for (const key of ["tree", "organizations", "quotas", "jobs"]) void queryClient.invalidateQueries({ queryKey: [key] });
   };
 }

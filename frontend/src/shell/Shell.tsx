@@ -2,15 +2,17 @@ import { Button, Drawer, Menu, Modal, useMantineColorScheme } from "@mantine/cor
 import { useDisclosure } from "@mantine/hooks";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
-import { useCallback, useState } from "react";
+import { lazy, Suspense, useCallback, useReducer, useState } from "react";
 
+import { Banners } from "../announcements/Banners";
 import { client, unwrap } from "../api/client";
 import type { LiveState } from "../api/live";
 import { sessionQuery } from "../api/queries";
 import type { Session } from "../api/types";
 import { Bell } from "../notices/Bell";
-import { may, type Permission } from "../session/access";
+import { requestCountsQuery } from "../requests/queries";
 import { FirstPassword } from "../session/FirstPassword";
+import { RequiredFactor } from "../session/RequiredFactor";
 import { forgetAllButSession } from "../session/forget";
 import { Redirect } from "../session/Redirect";
 import { SessionContext } from "../session/useSession";
@@ -19,68 +21,20 @@ import { ErrorCard, Lines } from "../ui/states";
 import { toastError } from "../ui/toast";
 import { zoneName } from "../ui/units";
 import { Freshness, SchedulerLine } from "./Freshness";
+import { sectionsOf } from "./pages";
 import { ScopeSwitcher } from "./ScopeSwitcher";
 import { stringifySearch } from "./search";
 import { SHORTCUTS, useShortcuts } from "./useShortcuts";
 import { useLive } from "./useLive";
 import "./shell.css";
 
-interface NavItem {
-  to: "/" | "/jobs" | "/schedules" | "/submit" | "/quotas" | "/quota-changes" | "/policy" | "/credits" | "/chargeback" | "/budgets" | "/adjustments" | "/prices" | "/reconciliation" | "/periods" | "/clusters" | "/decisions" | "/access" | "/audit" | "/people";
-  label: string;
-  needs?: Permission;
-}
-
-const SECTIONS: { title: string | null; items: NavItem[] }[] = [
-  {
-    title: null,
-    items: [
-      { to: "/", label: "Home" },
-      { to: "/jobs", label: "Jobs" },
-      { to: "/schedules", label: "Schedules" },
-      { to: "/submit", label: "Submit", needs: "submit_jobs" },
-    ],
-  },
-  {
-    title: "Share",
-    items: [
-      { to: "/quotas", label: "Quotas", needs: "view_tree" },
-      { to: "/quota-changes", label: "Planned changes", needs: "view_tree" },
-      { to: "/credits", label: "Credits", needs: "view_tree" },
-      { to: "/policy", label: "Policy", needs: "view_tree" },
-    ],
-  },
-  {
-    title: "Money",
-    items: [
-      { to: "/chargeback", label: "Chargeback", needs: "view_costs" },
-      { to: "/budgets", label: "Budgets", needs: "view_tree" },
-      { to: "/adjustments", label: "Adjustments", needs: "view_costs" },
-      { to: "/prices", label: "Prices", needs: "view_costs" },
-      { to: "/reconciliation", label: "Reconciliation", needs: "view_costs" },
-      { to: "/periods", label: "Periods", needs: "manage_prices" },
-    ],
-  },
-  {
-    title: "Fleet",
-    items: [
-      { to: "/clusters", label: "Clusters" },
-      { to: "/decisions", label: "Decisions" },
-    ],
-  },
-  {
-    title: "Access",
-    items: [
-      { to: "/access", label: "My access" },
-      { to: "/people", label: "People", needs: "manage_members" },
-      { to: "/audit", label: "Audit log", needs: "view_audit" },
-    ],
-  },
-];
+const Palette = lazy(async () => ({ default: (await import("../palette/Palette")).Palette }));
 
 /** The frame of every page behind the login: navigation, scope, freshness, theme, person. */
 export function Shell() {
   const session = useQuery(sessionQuery);
+  const [isEnrolling, setEnrolling] = useState(false);
+  if (session.data?.user.must_add_second_factor && !isEnrolling) setEnrolling(true);
   if (session.data === undefined) {
     return (
       <main className="alone">
@@ -94,6 +48,8 @@ export function Shell() {
   }
   if (session.data === null) return <ToLogin />;
   if (session.data.user.must_change_password) return <FirstPassword session={session.data} />;
+  // Until the recovery codes are stored, though the session may be read anew meanwhile.
+  if (isEnrolling) return <RequiredFactor session={session.data} onStored={() => setEnrolling(false)} />;
   return (
     <SessionContext value={session.data}>
       <Frame session={session.data} />
@@ -113,8 +69,9 @@ function Frame({ session }: { session: Session }) {
   const live = useLive();
   const [isNavOpen, nav] = useDisclosure(false);
   const [isHelpOpen, help] = useDisclosure(false);
+  const [opening, openPalette] = useReducer((count: number) => count + 1, 0);
   const openHelp = useCallback(() => help.open(), [help]);
-  useShortcuts(openHelp);
+  useShortcuts(openHelp, openPalette);
   return (
     <div className="shell">
       <a className="skip" href="#content">
@@ -130,6 +87,15 @@ function Frame({ session }: { session: Session }) {
             Menu
           </Button>
           <ScopeSwitcher />
+          <Button
+            variant="default"
+            size="xs"
+            onClick={openPalette}
+            aria-keyshortcuts="Control+K"
+            rightSection={<kbd className="mono faint hide">Ctrl K</kbd>}
+          >
+            Go to…
+          </Button>
           <div className="right">
             <Freshness />
             <LiveBadge state={live} />
@@ -142,6 +108,7 @@ function Frame({ session }: { session: Session }) {
           </div>
         </header>
         <SchedulerLine />
+        <Banners />
         <main id="content" tabIndex={-1}>
           <Outlet />
         </main>
@@ -157,6 +124,11 @@ function Frame({ session }: { session: Session }) {
           <NavLinks session={session} />
         </nav>
       </Drawer>
+      {opening > 0 && (
+        <Suspense>
+          <Palette session={session} opening={opening} />
+        </Suspense>
+      )}
       <Modal
         opened={isHelpOpen}
         onClose={help.close}
@@ -184,24 +156,36 @@ function Brand() {
 }
 
 function NavLinks({ session }: { session: Session }) {
-  return SECTIONS.map(({ title, items }) => {
-    const shown = items.filter(({ needs }) => needs === undefined || may(session, needs));
-    if (shown.length === 0) return null;
-    return (
-      <div key={title ?? ""} role={title === null ? undefined : "group"} aria-label={title ?? undefined}>
-        {title && (
-          <div className="nav-title" aria-hidden="true">
-            {title}
-          </div>
-        )}
-        {shown.map(({ to, label }) => (
-          <Link key={to} to={to} activeOptions={{ exact: to === "/", includeSearch: false }}>
-            {label}
-          </Link>
-        ))}
-      </div>
-    );
-  });
+  return sectionsOf(session).map(({ title, items }) => (
+    <div key={title ?? ""} role={title === null ? undefined : "group"} aria-label={title ?? undefined}>
+      {title && (
+        <div className="nav-title" aria-hidden="true">
+          {title}
+        </div>
+      )}
+      {items.map(({ to, label }) => (
+        <Link key={to} to={to} activeOptions={{ exact: to === "/", includeSearch: false }}>
+          {label}
+          {to === "/requests" && <RequestsCount />}
+        </Link>
+      ))}
+    </div>
+  ));
+}
+
+/** The number of requests that wait for me: to decide, or to answer. */
+function RequestsCount() {
+  const counts = useQuery(requestCountsQuery).data;
+  const waiting = counts === undefined ? 0 : counts.to_decide + counts.to_answer;
+  if (waiting === 0) return null;
+  return (
+    <>
+      {" "}
+      <span className="nav-count" title={`${waiting} waiting for you`}>
+        {waiting}
+      </span>
+    </>
+  );
 }
 
 function LiveBadge({ state }: { state: LiveState }) {

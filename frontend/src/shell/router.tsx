@@ -15,9 +15,12 @@ import { auditSearch } from "../audit/search";
 import { chargebackJobsSearch, chargebackSearch, reconciliationSearch } from "../billing/search";
 import { addClusterSearch, clusterSearch } from "../clusters/search";
 import { creditsSearch } from "../credits/search";
+import { guideSearch } from "../guide/search";
+import { historySearch } from "../history/search";
 import { pricesSearch } from "../prices/search";
 import { decisionsSearch } from "../decisions/search";
-import { noticesSearch } from "../notices/search";
+import { noticesSearch, webhooksSearch } from "../notices/search";
+import { deviceSearch } from "../device/search";
 import { jobSearch, jobsSearch } from "../jobs/search";
 import { peopleSearch } from "../people/search";
 import { periodsSearch } from "../periods/search";
@@ -26,7 +29,11 @@ import { policySearch } from "../policy/search";
 import { quotasSearch } from "../quotas/search";
 import { LoginPage } from "../session/LoginPage";
 import { loginSearch } from "../session/search";
+import { requestsSearch } from "../requests/search";
+import { sharesSearch } from "../shares/search";
+import { signInSearch } from "../signin/search";
 import { submitSearch } from "../submit/search";
+import { membersSearch } from "../tree/search";
 import { ErrorCard, Lines } from "../ui/states";
 import { NotFoundPage } from "./NotFoundPage";
 import { parseSearch, stringifySearch, textParam } from "./search";
@@ -72,6 +79,41 @@ const quotasRoute = createRoute({
   component: lazyRouteComponent(() => import("../quotas/QuotasPage"), "QuotasPage"),
 });
 
+/** The pages of one node. Each tab is a child route. */
+const treeNodeRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/tree/$nodeId",
+  component: lazyRouteComponent(() => import("../tree/TreePage"), "TreePage"),
+});
+
+const treeNodeIndexRoute = createRoute({
+  getParentRoute: () => treeNodeRoute,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/tree/$nodeId/members", params });
+  },
+});
+
+const membersRoute = createRoute({
+  getParentRoute: () => treeNodeRoute,
+  path: "members",
+  validateSearch: membersSearch,
+  component: lazyRouteComponent(() => import("../tree/MembersTab"), "MembersTab"),
+});
+
+const structureRoute = createRoute({
+  getParentRoute: () => treeNodeRoute,
+  path: "structure",
+  component: lazyRouteComponent(() => import("../tree/StructureTab"), "StructureTab"),
+});
+
+const historyRoute = createRoute({
+  getParentRoute: () => treeNodeRoute,
+  path: "history",
+  validateSearch: historySearch,
+  component: lazyRouteComponent(() => import("../history/HistoryTab"), "HistoryTab"),
+});
+
 const plannedChangesRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/quota-changes",
@@ -93,6 +135,13 @@ const plannedChangeRoute = createRoute({
   component: lazyRouteComponent(() => import("../planned/PlannedChangePage"), "PlannedChangePage"),
 });
 
+const requestsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/requests",
+  validateSearch: requestsSearch,
+  component: lazyRouteComponent(() => import("../requests/RequestsPage"), "RequestsPage"),
+});
+
 const policyRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/policy",
@@ -105,6 +154,20 @@ const creditsRoute = createRoute({
   path: "/credits",
   validateSearch: creditsSearch,
   component: lazyRouteComponent(() => import("../credits/CreditsPage"), "CreditsPage"),
+});
+
+const fairShareRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/fair-share",
+  validateSearch: sharesSearch,
+  component: lazyRouteComponent(() => import("../shares/FairSharePage"), "FairSharePage"),
+});
+
+const capacityRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/capacity",
+  validateSearch: sharesSearch,
+  component: lazyRouteComponent(() => import("../shares/CapacityPage"), "CapacityPage"),
 });
 
 const budgetsRoute = createRoute({
@@ -160,6 +223,12 @@ const scheduleRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/schedules/$scheduleId",
   component: lazyRouteComponent(() => import("../schedules/SchedulePage"), "SchedulePage"),
+});
+
+const templatesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/templates",
+  component: lazyRouteComponent(() => import("../templates/TemplatesPage"), "TemplatesPage"),
 });
 
 const submitRoute = createRoute({
@@ -246,6 +315,31 @@ const noticesRoute = createRoute({
   component: lazyRouteComponent(() => import("../notices/NoticesPage"), "NoticesPage"),
 });
 
+const noticePreferencesRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/notices/preferences",
+  component: lazyRouteComponent(() => import("../notices/PreferencesPage"), "PreferencesPage"),
+});
+
+const announcementsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/announcements",
+  component: lazyRouteComponent(() => import("../announcements/AnnouncementsPage"), "AnnouncementsPage"),
+});
+
+const maintenanceRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/maintenance",
+  component: lazyRouteComponent(() => import("../maintenance/MaintenancePage"), "MaintenancePage"),
+});
+
+const webhooksRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/notices/webhooks",
+  validateSearch: webhooksSearch,
+  component: lazyRouteComponent(() => import("../notices/WebhooksPage"), "WebhooksPage"),
+});
+
 const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: "/audit",
@@ -258,6 +352,40 @@ const peopleRoute = createRoute({
   path: "/people",
   validateSearch: peopleSearch,
   component: lazyRouteComponent(() => import("../people/PeoplePage"), "PeoplePage"),
+});
+
+const organizationsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/organizations",
+  component: lazyRouteComponent(() => import("../organizations/OrganizationsPage"), "OrganizationsPage"),
+});
+
+const signInRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/sign-in",
+  validateSearch: signInSearch,
+  component: lazyRouteComponent(() => import("../signin/SignInPage"), "SignInPage"),
+});
+
+const guideRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/guide",
+  validateSearch: guideSearch,
+  component: lazyRouteComponent(() => import("../guide/GuidePage"), "GuidePage"),
+});
+
+const guideDocumentRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/guide/$document",
+  validateSearch: guideSearch,
+  component: lazyRouteComponent(() => import("../guide/GuidePage"), "GuidePage"),
+});
+
+const deviceRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: "/device",
+  validateSearch: deviceSearch,
+  component: lazyRouteComponent(() => import("../device/DevicePage"), "DevicePage"),
 });
 
 /** Whatever is none of the above. */
@@ -273,11 +401,15 @@ const routeTree = rootRoute.addChildren([
   shellRoute.addChildren([
     homeRoute,
     quotasRoute,
+    treeNodeRoute.addChildren([treeNodeIndexRoute, historyRoute, membersRoute, structureRoute]),
     plannedChangesRoute,
     draftRoute,
     plannedChangeRoute,
     policyRoute,
+    requestsRoute,
     creditsRoute,
+    fairShareRoute,
+    capacityRoute,
     budgetsRoute,
     adjustmentsRoute,
     periodsRoute,
@@ -295,10 +427,20 @@ const routeTree = rootRoute.addChildren([
     cycleRoute,
     accessRoute,
     noticesRoute,
+    noticePreferencesRoute,
+    webhooksRoute,
+    announcementsRoute,
+    maintenanceRoute,
     auditRoute,
     schedulesRoute,
     scheduleRoute,
+    templatesRoute,
+    organizationsRoute,
     peopleRoute,
+    signInRoute,
+    guideRoute,
+    guideDocumentRoute,
+    deviceRoute,
     unknownRoute,
   ]),
 ]);

@@ -10,6 +10,7 @@ export const SHORTCUTS: readonly (readonly [keys: string, meaning: string])[] = 
   ["g q", "Quotas"],
   ["g b", "Chargeback"],
   ["g c", "Clusters"],
+  ["Ctrl K", "Go to a page, a job or a node"],
   ["/", "Search on this page"],
   ["?", "This list"],
 ];
@@ -30,12 +31,17 @@ function isTyping(target: EventTarget | null): boolean {
   );
 }
 
-/** Two-key jumps, "/" to the page's search field and "?" for help; never while somebody types. */
-export function useShortcuts(onHelp: () => void): void {
+/** Two-key jumps, "/" to the page's search field and "?" for help, but not while somebody types; Ctrl+K at any time. */
+export function useShortcuts(onHelp: () => void, onPalette: () => void): void {
   const navigate = useNavigate();
   useEffect(() => {
     let prefixAt = 0;
     const onKey = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        onPalette();
+        return;
+      }
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
       const isSecond = Date.now() - prefixAt < SEQUENCE_MS;
       prefixAt = event.key === "g" ? Date.now() : 0;
@@ -52,5 +58,5 @@ export function useShortcuts(onHelp: () => void): void {
     };
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
-  }, [navigate, onHelp]);
+  }, [navigate, onHelp, onPalette]);
 }

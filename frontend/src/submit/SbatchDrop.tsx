@@ -4,12 +4,21 @@ import { useRef, useState } from "react";
 import { MAX_SCRIPT_BYTES } from "./draft";
 import "./submit.css";
 
-/** A script as it is given to sbatch, or a manifest as it is given to kubectl: pasted, dropped as a file, or chosen. */
+const SBATCH_WORDS = {
+  label: "sbatch script or manifest",
+  description:
+    "Paste a script or a Kubernetes manifest, or drop a file here. Its #SBATCH lines or fields are read; what is not understood is said below.",
+  placeholder: "#!/bin/bash\n#SBATCH --gpus=8\n#SBATCH --time=12:00:00\nsrun python train.py",
+};
+
+/** A script, a manifest or a request as text: pasted, dropped as a file, or chosen. */
 export function SbatchDrop({
+  words = SBATCH_WORDS,
   value,
   error,
   onChange,
 }: {
+  words?: { label: string; description: string; placeholder: string };
   value: string;
   error: string | undefined;
   /** `file` is the name of the file that the text came from; it is absent for typed text. */
@@ -44,9 +53,7 @@ export function SbatchDrop({
       }}
     >
       <Textarea
-        label="sbatch script or manifest"
-        description="Paste a script or a Kubernetes manifest, or drop a file here. Its #SBATCH lines or fields are read; what is not understood is said below."
-        placeholder={"#!/bin/bash\n#SBATCH --gpus=8\n#SBATCH --time=12:00:00\nsrun python train.py"}
+        {...words}
         autosize
         minRows={10}
         maxRows={28}

@@ -7,10 +7,11 @@ import { useMemo, useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
 import { jobQuery, treeQuery } from "../api/queries";
-import type { CreatedSchedule, Job, JobDetail, JobRequest, SchedulePlan, Session, TreeNode } from "../api/types";
+import type { CreatedSchedule, Job, JobDetail, JobRequest, JobTemplate, SchedulePlan, Session, TreeNode } from "../api/types";
 import { SbatchNotes } from "../jobs/SbatchNotes";
 import { stateWord } from "../jobs/words";
 import { teamsWhereIMay } from "../session/access";
+import { teamTemplatesQuery } from "../templates/queries";
 import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -31,11 +32,20 @@ import {
   type DraftForm,
 } from "./draft";
 import { ArgumentsInput, FormFields } from "./FormFields";
+import { fromTemplate, lockedFields, withMembers, withoutLocked } from "./fromRequest";
 import { insteadOf } from "./instead";
 import { ManifestFields } from "./PlaceFields";
 import { PlanPanel, type SubmissionPlan } from "./PlanPanel";
 import { SbatchDrop } from "./SbatchDrop";
+import { SUBMIT_DOORS } from "./search";
 import "./submit.css";
+import { readYaml, yamlOf } from "./yamlRequest";
+
+const YAML_WORDS = {
+  label: "Request in YAML",
+  description: "Members of the REST API, one a line. A team in the text wins over the team above.",
+  placeholder: "name: train\ngpus: 8\ntime_limit: 12h\nscript: |\n  #!/bin/bash\n  python train.py",
+};
 
 const PLAN_PAUSE_MS = 500;
 const PLAN_TRIES_MORE = 2;
@@ -129,7 +139,7 @@ function SubmitForm({
   nodes: readonly TreeNode[];
   initial: Draft;
 }) {
-  const { door = initial.door, scope } = useSearch({ from: "/shell/submit" });
+  const { door = initial.door, scope, template: templateId } = useSearch({ from: "/shell/submit" });
   const navigate = useNavigate();
   const queryClient = useQueryClient();
   const teams = teamsWhereIMay(session, "submit_jobs", nodes).map((node) => node.path);
@@ -139,11 +149,28 @@ function SubmitForm({
       team: initial.team ?? teams.find((team) => team === scope) ?? (teams.length === 1 ? (teams[0] ?? null) : null),
     },
     // What was typed wrong and what the plan refuses change with every key, so they are worked out when shown.
-    enhanceGetInputProps: ({ field }) => ({ error: errors[field as keyof DraftErrors] }),
+    enhanceGetInputProps: ({ field }) => ({
+      error: errors[field as keyof DraftErrors],
+      ...(locked.has(field as keyof Draft) ? { disabled: true } : {}),
+    }),
   });
+  const templates = useQuery(teamTemplatesQuery(form.values.team)).data ?? [];
+  const template = templates.find((each) => each.id === templateId) ?? null;
+  // The fields of a template that was chosen by the address, once it is known.
+  const [filledBy, setFilledBy] = useState<string | null>(null);
+  if (template !== null && filledBy !== template.id) {
+    setFilledBy(template.id);
+    form.setValues(withMembers(form.values, template.request));
+  }
+  const locked = lockedFields(template);
   const draft = { ...form.values, door };
 
-  const { request, errors: typedErrors } = readDraft(draft);
+  const written = door === "yaml" ? readYaml(draft.yaml, draft.team) : null;
+  const { request: whole, errors: typedErrors } =
+    written === null
+      ? readDraft(draft)
+      : { request: written.request, errors: written.error === undefined ? {} : { yaml: written.error } };
+  const request = whole === null || template === null ? whole : fromTemplate(whole, template);
   const requestText = request === null ? "" : JSON.stringify(request);
   const [settledText] = useDebouncedValue(requestText, PLAN_PAUSE_MS);
   const settled = useMemo(
@@ -210,28 +237,65 @@ function SubmitForm({
             data={[
               { value: "form", label: "Form" },
               { value: "sbatch", label: "Script or manifest" },
+              { value: "yaml", label: "YAML" },
             ]}
             value={door}
-            onChange={(next) =>
+            onChange={(next) => {
+              // What is filled in so far goes on as text.
+              if (next === "yaml" && draft.yaml.trim() === "" && request !== null) {
+                form.setFieldValue("yaml", yamlOf(request));
+              }
               void navigate({
                 to: "/submit",
-                search: (before) => ({ ...before, door: next === "sbatch" ? "sbatch" : "form" }),
+                search: (before) => ({ ...before, door: SUBMIT_DOORS.find((each) => each === next) }),
                 replace: true,
-              })
-            }
+              });
+            }}
           />
           <Select
             label="Team"
             placeholder="choose"
             searchable
-            required
+            required={door !== "yaml"}
             allowDeselect={false}
             data={teams}
             {...form.getInputProps("team")}
             onChange={(team: string | null) => form.setValues({ team, priorityClass: null })}
           />
+          {(templates.length > 0 || template !== null) && (
+            <Select
+              label="Template"
+              placeholder="none"
+              clearable
+              data={templates.map(({ id, name }) => ({ value: id, label: name }))}
+              description={template === null ? undefined : templateWords(template)}
+              value={template?.id ?? null}
+              onChange={(next) => {
+                setFilledBy(null);
+                if (next === null) form.setValues({ ...emptyDraft(), team: draft.team });
+                const chosen = templates.find((each) => each.id === next);
+                const isText = chosen?.request.sbatch !== undefined || chosen?.request.manifest !== undefined;
+                void navigate({
+                  to: "/submit",
+                  search: (before) => ({
+                    ...before,
+                    template: next ?? undefined,
+                    door: isText ? "sbatch" : undefined,
+                  }),
+                  replace: true,
+                });
+              }}
+            />
+          )}
           {door === "form" ? (
             <FormFields form={form} nodes={nodes} />
+          ) : door === "yaml" ? (
+            <SbatchDrop
+              words={YAML_WORDS}
+              value={draft.yaml}
+              error={errors.yaml}
+              onChange={(yaml) => form.setFieldValue("yaml", yaml)}
+            />
           ) : (
             <>
               <SbatchDrop
@@ -272,11 +336,17 @@ function SubmitForm({
             Back to jobs
           </Button>
         </div>
-        <CliLine command={submitCommand(draft)} />
+        <CliLine command={submitCommand(withoutLocked(draft, locked), request?.team, template?.name)} />
       </div>
       <PlanPanel plan={plan} hasRequest={settled !== null} />
     </form>
   );
+}
+
+/** What a template is for, and what it locks. */
+function templateWords({ description, locked }: JobTemplate): string {
+  const words = locked.length === 0 ? "All members may be changed." : `Locked: ${locked.join(", ")}.`;
+  return description === "" ? words : `${description} ${words}`;
 }
 
 /** Complaints about fields that hold something; empty ones wait until the person submits. */

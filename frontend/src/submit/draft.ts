@@ -2,6 +2,8 @@ import type { UseFormReturnType } from "@mantine/form";
 
 import type { JobDetail, JobRequest } from "../api/types";
 import { readAmount, UNITS } from "../budgets/amounts";
+import { shellQuote } from "../ui/command";
+import { utcOfLocal } from "../ui/localTime";
 import { gpusToDecimal, parseGpus, readTimeLimit } from "../ui/units";
 
 export const JOB_TYPES = ["training", "distributed", "interactive", "inference"] as const;
@@ -11,7 +13,7 @@ export const NOTICE_SIGNALS = ["TERM", "INT", "HUP", "USR1", "USR2"] as const;
 
 /** What is typed in the submit form, as text. */
 export interface Draft {
-  door: "form" | "sbatch";
+  door: "form" | "sbatch" | "yaml";
   team: string | null;
   name: string;
   pool: string | null;
@@ -44,6 +46,8 @@ export interface Draft {
   sbatch: string;
   /** The file that the sbatch text came from, or "". */
   scriptFile: string;
+  /** The members of the request, as YAML. */
+  yaml: string;
   timeLimit: string;
   priorityClass: string | null;
   type: (typeof JOB_TYPES)[number] | null;
@@ -106,6 +110,7 @@ export function emptyDraft(): Draft {
     gpusPerTask: "",
     sbatch: "",
     scriptFile: "",
+    yaml: "",
     timeLimit: "",
     priorityClass: null,
     type: null,
@@ -242,12 +247,6 @@ function parseMemory(text: string): number | null {
   const found = /^([1-9]\d{0,8})([MGT]?)$/i.exec(text.trim());
   if (found === null) return null;
   return Number(found[1]) * MIB_SHIFTS[(found[2] || "M").toUpperCase() as keyof typeof MIB_SHIFTS];
-}
-
-/** A datetime-local field's time in UTC, or null. */
-function utcOf(local: string): string | null {
-  const moment = new Date(local);
-  return Number.isNaN(moment.getTime()) ? null : moment.toISOString().replace(/\.\d+Z$/, "Z");
 }
 
 export type DraftErrors = Partial<Record<keyof Draft, string>>;
@@ -438,7 +437,7 @@ export function readDraft(draft: Draft): { request: JobRequest | null; errors: D
     if (draft.signalsShellOnly) request.signals_shell_only = true;
     if (draft.isHeld) request.held = true;
     if (draft.beginAt !== "") {
-      const beginAt = utcOf(draft.beginAt);
+      const beginAt = utcOfLocal(draft.beginAt);
       if (beginAt === null) errors.beginAt = "A day and a time.";
       else request.begin_at = beginAt;
     }
@@ -548,6 +547,11 @@ export function placeRefusals(
     // What is wrong with one of several names is told at the field that holds them all.
     let field = FIELD_OF_POINTER[pointer] ?? FIELD_OF_POINTER[/^(features|pools)\/\d+$/.exec(pointer)?.[1] ?? ""];
     const isBeside = isManifestDraft(draft) && field !== undefined && BESIDE_MANIFEST.includes(field);
+    if (draft.door === "yaml") {
+      const label = given.replace(/^request\//, "");
+      errors.yaml = `${errors.yaml === undefined ? "" : `${errors.yaml}; `}${label}: ${detail}`;
+      continue;
+    }
     if (draft.door === "sbatch" && field !== "team" && field !== "arguments" && !isBeside) field = "sbatch";
     else if (field === "gpus" && draft.shape === "per_node") field = "gpusPerNode";
     else if ((field === "gpus" || field === "gpusPerNode") && draft.shape === "cores") field = "cpus";
@@ -564,17 +568,23 @@ export function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function shellQuote(text: string): string {
-  return /^[A-Za-z0-9_./:@%+,=-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-}
-
-/** The command that submits the same. */
-export function submitCommand(draft: Draft): string {
+/** The command that submits the same. `team` is that of the request, `template` the name of one. */
+export function submitCommand(
+  draft: Draft,
+  team: string | null = draft.team,
+  template: string | null = null,
+): string {
+  if (draft.door === "yaml") {
+    const isInText = /^team[ \t]*:/m.test(draft.yaml);
+    const ofTemplate = template === null ? "" : `--template ${shellQuote(template)} `;
+    return `tidegate submit ${isInText || team === null ? "" : `--team ${shellQuote(team)} `}${ofTemplate}job.yaml`;
+  }
   const parts = ["tidegate submit"];
   const option = (name: string, value: string | null) => {
     if (value !== null && value.trim() !== "") parts.push(`--${name} ${shellQuote(value.trim())}`);
   };
   option("team", draft.team);
+  option("template", template);
   if (draft.door === "form") option("name", draft.name);
   if (draft.door === "form" || isManifestDraft(draft)) {
     option("pool", draft.pool === null ? null : [...new Set([draft.pool, ...draft.otherPools])].join(","));
@@ -613,7 +623,7 @@ export function submitCommand(draft: Draft): string {
     if (causes.length > 0) option("requeue-max", draft.requeueMax.trim());
     option("cost-cap", draft.costCap.trim());
     if (draft.isHeld) parts.push("--hold");
-    option("begin", utcOf(draft.beginAt));
+    option("begin", utcOfLocal(draft.beginAt));
     for (const { job, array, condition } of parseDependencies(draft.dependsOn).dependencies) {
       option({ succeeded: "after-ok", ended: "after-any", failed: "after-not-ok" }[condition], job ?? array ?? null);
     }
@@ -621,7 +631,9 @@ export function submitCommand(draft: Draft): string {
     option("array", draft.array);
   }
   const file = isManifest(draft.sbatch) ? "job.yaml" : "job.sbatch";
-  parts.push(draft.door === "form" ? "job.sh" : shellQuote(draft.scriptFile || file));
+  // A template may have the script.
+  const hasText = (draft.door === "form" ? draft.script : draft.sbatch) !== "";
+  if (hasText || template === null) parts.push(draft.door === "form" ? "job.sh" : shellQuote(draft.scriptFile || file));
   const words = argumentsOf(draft);
   if (words.length > 0) parts.push("--", ...words.map(shellQuote));
   return parts.join(" ");

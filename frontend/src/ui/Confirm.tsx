@@ -8,6 +8,7 @@ export function Confirm({
   isBusy,
   confirmLabel,
   isDangerous = false,
+  isDisabled = false,
   onConfirm,
   onClose,
   children,
@@ -17,6 +18,8 @@ export function Confirm({
   isBusy: boolean;
   confirmLabel: string;
   isDangerous?: boolean;
+  /** Whether there is nothing to confirm. */
+  isDisabled?: boolean;
   onConfirm: () => void;
   onClose: () => void;
   children: ReactNode;
@@ -29,7 +32,7 @@ export function Confirm({
           <Button variant="default" onClick={onClose} data-autofocus>
             Back
           </Button>
-          <Button color={isDangerous ? "red" : undefined} loading={isBusy} onClick={onConfirm}>
+          <Button color={isDangerous ? "red" : undefined} loading={isBusy} disabled={isDisabled} onClick={onConfirm}>
             {confirmLabel}
           </Button>
         </div>

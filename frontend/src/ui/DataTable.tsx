@@ -34,10 +34,15 @@ export interface Column<Row, Total = never> {
   style?: (row: Row) => CSSProperties | undefined;
   /** Makes the table sortable by this value. Only for lists that are whole: a page of a list has not all rows. */
   sortBy?: (row: Row) => string | number;
+  /** The order of a list that the server sorts, page by page, and how its head changes it. */
+  order?: "ascending" | "descending" | "none";
+  onOrder?: () => void;
 }
 
 type Features = typeof features;
 const features = tableFeatures({ rowSortingFeature, sortedRowModel: createSortedRowModel() });
+
+const ORDER_SIGNS = { ascending: " ↑", descending: " ↓", none: " ↕" };
 
 /** Texts as people sort them: "node-2" before "node-10". */
 const TEXT_ORDER = new Intl.Collator("en", { numeric: true });
@@ -91,21 +96,23 @@ export function DataTable<Row extends RowData, Total = never>({
         <tr>
           {columns.map((column, i) => {
             const sorting = table.getColumn(String(i));
-            const order = sorting?.getIsSorted() ?? false;
+            const sorted = sorting?.getIsSorted() ?? false;
+            const order = column.order ?? (sorted === false ? "none" : sorted === "asc" ? "ascending" : "descending");
+            const toggle = column.onOrder ?? (column.sortBy && sorting?.getToggleSortingHandler());
             return (
               <th
                 key={i}
                 scope="col"
                 className={classOf(column, column.headClass)}
                 title={column.hint}
-                aria-sort={order === false ? undefined : order === "asc" ? "ascending" : "descending"}
+                aria-sort={order === "none" ? undefined : order}
               >
-                {column.sortBy === undefined ? (
+                {toggle === undefined ? (
                   column.header
                 ) : (
-                  <button type="button" className="plain" onClick={sorting?.getToggleSortingHandler()}>
+                  <button type="button" className="plain" onClick={toggle}>
                     {column.header}
-                    <span aria-hidden="true">{order === false ? " ↕" : order === "asc" ? " ↑" : " ↓"}</span>
+                    <span aria-hidden="true">{ORDER_SIGNS[order]}</span>
                   </button>
                 )}
               </th>

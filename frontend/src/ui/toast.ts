@@ -1,7 +1,7 @@
 import { notifications } from "@mantine/notifications";
 import type { ReactNode } from "react";
 
-import { ApiError } from "../api/client";
+import { ApiError, WaitsForSecondPerson } from "../api/client";
 
 const closeButtonProps = { "aria-label": "Close this message" };
 
@@ -17,6 +17,8 @@ export function toastToDo(title: string, message: ReactNode): void {
 
 /** A refusal, in the API's own words. */
 export function toastError(error: Error): void {
+  // The query client tells of these, with a link.
+  if (error instanceof WaitsForSecondPerson) return;
   notifications.show({
     title: error instanceof ApiError ? error.problem.title : "Something went wrong",
     message: error.message,

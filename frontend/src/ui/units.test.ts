@@ -74,6 +74,9 @@ describe("GPU-hours and money", () => {
   it("has no float error where floats have one", () => {
     // 0.1 + 0.2 in nano, and a sum that a double cannot hold to the cent.
     expect(formatMoney(100_000_000 + 200_000_000, "EUR")).toBe("€0.30");
+    // Planted: two decimals for each currency.
+    expect(formatMoney(1_234_500_000_000, "JPY")).toBe("¥1,235");
+    expect(formatMoney(1_234_500_500_000, "KWD")).toBe("KWD 1,234.501");
     expect(formatMoney(1_112_350_005_000_000n, "EUR")).toBe("€1,112,350.01");
     expect(formatMoney(9_007_199_254_740_993_000_000_000n, "EUR")).toBe("€9,007,199,254,740,993.00");
   });

@@ -118,9 +118,24 @@ export function formatGpuSeconds(mgpuS: Quantity): string {
   return formatRatio(mgpuS, MGPU_PER_GPU, 3, false);
 }
 
-/** Nano-currency as money with cents: (1500000000, "EUR") -> "€1.50". */
+/** The currencies whose decimals are not two, by ISO 4217, as in `primitives/currencies.py`. */
+const CURRENCIES_BY_DIGITS: Readonly<Record<number, string>> = {
+  0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
+  3: "BHD IQD JOD KWD LYD OMN TND",
+  4: "CLF UYW",
+};
+const DIGITS = new Map(
+  Object.entries(CURRENCIES_BY_DIGITS).flatMap(([digits, codes]) => codes.split(" ").map((code) => [code, Number(digits)])),
+);
+
+/** The decimals of a currency: 2 for most. */
+export function digitsOf(currency: string): number {
+  return DIGITS.get(currency) ?? 2;
+}
+
+/** Nano-currency as money with the decimals of the currency: (1500000000, "EUR") -> "€1.50". */
 export function formatMoney(nano: Quantity, currency: string): string {
-  const amount = formatRatio(nano, NANO, 2, true);
+  const amount = formatRatio(nano, NANO, digitsOf(currency), true);
   const symbol = currencySymbol(currency);
   const [, prefix = "", rest = amount] = /^([≈\u2212]*)(.*)$/.exec(amount) ?? [];
   return `${prefix}${symbol}${rest}`;
@@ -294,4 +309,17 @@ export function zoneName(at: Date): string {
       : `UTC${minutes > 0 ? "+" : MINUS}${hours}${rest === 0 ? "" : `:${String(rest).padStart(2, "0")}`}`;
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   return zone === "" || zone === "UTC" ? offset : `${offset} (${zone})`;
+}
+
+/** "1.2 MB"; units of a thousand, as file managers show them. */
+export function sizeOf(bytes: number | undefined): string {
+  if (bytes === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let rest = bytes;
+  let unit = 0;
+  while (rest >= 1_000 && unit < units.length - 1) {
+    rest /= 1_000;
+    unit += 1;
+  }
+  return `${unit === 0 ? rest : rest.toFixed(1)} ${units[unit] ?? ""}`;
 }

@@ -1,0 +1,131 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { accessibilityFaults, open } from "../test/render";
+import { apiFilter, columnsOf, csvAddress, DEFAULT_COLUMNS, jobsSearch, listCommand, nextSort } from "./search";
+
+const SEARCH = jobsSearch({
+  state: "queued,nonsense",
+  class: "high",
+  runs_as: "borrowed",
+  q: "two words",
+  since: "2026-11-20T23:00:00Z",
+  ended_until: "2026-11-22T00:00:00+01:00",
+  sort: "-gpus",
+  columns: "ended_at,team,nonsense",
+});
+
+describe("the address of the list of jobs", () => {
+  it("becomes the filter, the command and the download", () => {
+    expect(apiFilter({ ...SEARCH, scope: "ai-company/research" })).toEqual({
+      state: ["queued"],
+      team: "ai-company/research",
+      priority_class: "high",
+      usage_class: "borrowed",
+      q: "two words",
+      submitted_at__gte: "2026-11-20T23:00:00Z",
+      ended_at__lt: "2026-11-21T23:00:00Z",
+    });
+    expect(listCommand(SEARCH)).toBe(
+      "tidegate ls --state queued,nonsense --class high --usage-class borrowed --search 'two words' --since 2026-11-20T23:00:00Z --ended-until 2026-11-21T23:00:00Z --sort -gpus",
+    );
+    const query = new URLSearchParams(csvAddress(SEARCH).split("?")[1]);
+    expect(Object.fromEntries(query)).toEqual({
+      state: "queued",
+      priority_class: "high",
+      usage_class: "borrowed",
+      q: "two words",
+      submitted_at__gte: "2026-11-20T23:00:00Z",
+      ended_at__lt: "2026-11-21T23:00:00Z",
+      sort: "-gpus",
+      columns: "id,name,team,ended_at",
+    });
+  });
+
+  it("ignores an order and a column that do not exist", () => {
+    expect(jobsSearch({ sort: "-pool", type: "toy" })).toMatchObject({ sort: undefined, type: undefined });
+    expect(columnsOf(SEARCH)).toEqual(["team", "ended_at"]);
+    expect(columnsOf({ columns: "nonsense" })).toBe(DEFAULT_COLUMNS);
+  });
+
+  it("sorts amounts and times by the largest first, and the other way at the second click", () => {
+    expect(nextSort("-submitted_at", "gpus")).toBe("-gpus");
+    expect(nextSort("-gpus", "gpus")).toBe("gpus");
+    expect(nextSort("-gpus", "name")).toBe("name");
+    expect(nextSort("name", "name")).toBe("-name");
+  });
+});
+
+describe("the list of jobs", () => {
+  it("is sorted by the server, and starts again at the first page", async () => {
+    const { user, router, requests } = open("/jobs?cursor=abc");
+    const table = await screen.findByRole("table", { name: "Jobs, newest first" });
+    expect(within(table).getByRole("columnheader", { name: /Submitted/ })).toHaveAttribute("aria-sort", "descending");
+    await user.click(within(table).getByRole("button", { name: /^User/ }));
+    await waitFor(() => expect(router.state.location.search).toEqual({ sort: "user" }));
+    const sorted = await screen.findByRole("table", { name: "Jobs, sorted" });
+    await waitFor(() => expect(within(sorted).getByRole("columnheader", { name: /^User/ })).toHaveAttribute("aria-sort", "ascending"));
+    expect(requests.filter(({ path }) => path === "/api/v1/jobs").at(-1)?.query.get("sort")).toBe("user");
+  });
+
+  it("shows the chosen columns, and downloads them", async () => {
+    const { user, router, container } = open("/jobs?columns=state,team");
+    const table = await screen.findByRole("table", { name: "Jobs, newest first" });
+    expect(within(table).getAllByRole("columnheader").map((head) => head.textContent.replace(/ .$/, ""))).toEqual(["", "Job", "State", "Team"]);
+    await user.click(screen.getByRole("button", { name: "Columns" }));
+    await user.click(await screen.findByRole("checkbox", { name: "Ended" }));
+    await waitFor(() => expect(router.state.location.search).toEqual({ columns: "state,team,ended_at" }));
+    expect(screen.getByRole("link", { name: "Download CSV" }).getAttribute("href")).toContain("columns=id%2Cname%2Cstate%2Cteam%2Cended_at");
+    await user.click(screen.getByRole("button", { name: "Usual columns" }));
+    await waitFor(() => expect(router.state.location.search).toEqual({}));
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("opens the fields that few need, and when one of them is set", async () => {
+    const { user, router } = open("/jobs");
+    expect(await screen.findByRole("button", { name: "More filters" })).toHaveAttribute("aria-expanded", "false");
+    expect(screen.queryByRole("textbox", { name: "Class" })).toBeNull();
+    await user.click(screen.getByRole("button", { name: "More filters" }));
+    await user.click(screen.getByRole("combobox", { name: "Class" }));
+    await user.click(await screen.findByRole("option", { name: "high" }));
+    await waitFor(() => expect(router.state.location.search).toEqual({ class: "high" }));
+  });
+
+  it("shows a field that is set in the address", async () => {
+    open("/jobs?until=2026-11-22T00:00:00Z");
+    expect(await screen.findByLabelText("Submitted before")).not.toHaveValue("");
+  });
+});
+
+describe("actions on several jobs", () => {
+  it("shows what would change before it changes the chosen jobs", async () => {
+    const { user, requests, container } = open("/jobs?state=queued");
+    await user.click(await screen.findByRole("checkbox", { name: "Choose pretrain-13b" }));
+    const group = screen.getByRole("group", { name: "Change several jobs" });
+    expect(within(group).getByText("1 job chosen")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(within(group).getByRole("button", { name: "Cancel…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Cancel the chosen jobs?" });
+    expect(await within(dialog).findByText("1 job would be cancelled: 1 queued.")).toBeInTheDocument();
+    expect(within(dialog).getByText("1 job of your own.")).toBeInTheDocument();
+    expect(requests.filter(({ path }) => path === "/api/v1/job-actions")).toEqual([]);
+    await user.click(within(dialog).getByRole("button", { name: "Cancel 1 job" }));
+    expect(await screen.findByText("1 job cancelled")).toBeInTheDocument();
+    const sent = requests.filter(({ path }) => path === "/api/v1/job-actions");
+    expect(sent).toHaveLength(1);
+    expect(sent[0]?.body).toMatchObject({ action: "cancel" });
+    await waitFor(() => expect(within(group).getByText("All jobs that match")).toBeInTheDocument());
+  });
+
+  it("previews all jobs of the filter, and changes nothing where none can be", async () => {
+    const { user, requests } = open("/jobs?user=ana&sort=name");
+    await screen.findByRole("link", { name: "pretrain-13b" });
+    await user.click(screen.getByRole("button", { name: "Release…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Release all jobs that match?" });
+    expect(await within(dialog).findByText("No job can be released.")).toBeInTheDocument();
+    expect(within(dialog).getByRole("button", { name: "Release" })).toBeDisabled();
+    const asked = requests.find(({ path }) => path === "/api/v1/job-actions/preview");
+    expect(asked?.query.toString()).toBe("user=ana");
+    expect(asked?.body).toEqual({ action: "release", jobs: null });
+  });
+});

@@ -1,0 +1,309 @@
+import { screen, waitFor, within } from "@testing-library/react";
+import { describe, expect, it } from "vitest";
+
+import { aCompany } from "../../mock/answer.ts";
+import { theBudgets } from "../../mock/budgets.ts";
+import { uuid } from "../../mock/company.ts";
+import { aProblem, page } from "../../mock/http.ts";
+import { aRequest, aWrite, theRequests } from "../../mock/requests.ts";
+import { accessibilityFaults, open, type Override } from "../test/render";
+import { suggestedSources } from "./words";
+
+const GPU = 1000;
+const posts = (requests: { method: string; path: string; body: unknown }[], end: string) =>
+  requests.filter(({ method, path }) => method === "POST" && path.endsWith(end));
+
+describe("requests page", () => {
+  it("lists what waits for me, with its sources and preview", async () => {
+    const { container } = open("/requests");
+    const list = within(await screen.findByRole("region", { name: "To decide" }));
+    expect((await list.findAllByRole("link")).map((link) => link.querySelector("b")?.textContent)).toEqual([
+      "nlp +60 GPUs of h100 until 2026-11-27 18:00 UTC",
+      "vision lends 16 GPUs of h100 to nlp until 2026-11-27 18:00 UTC",
+      "Role team_lead on nlp",
+    ]);
+    const rows = within(await screen.findByRole("table", { name: "Sources" })).getAllByRole("row");
+    expect(rows.map((row) => row.textContent)).toEqual([
+      "TeamUse nowUse afterIn useGuarantee nowGuarantee afterGives",
+      "nlp232200260",
+      "visionoffers 16104120104",
+      "speech408040",
+    ]);
+    expect(await screen.findByText(/would start sooner/)).toBeInTheDocument();
+    expect(await screen.findByRole("link", { name: /^To decide\s+3$/ })).toHaveAttribute("aria-current", "page");
+    expect(await screen.findByRole("link", { name: /^Requests\s+4$/ })).toBeInTheDocument();
+    expect(screen.getByText("tidegate requests list --view to_decide")).toBeInTheDocument();
+    expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  // Against: the filters of a link from the weekly mail are not asked for.
+  it("shows only the refused requests of a week", async () => {
+    const since = "2026-11-16T00:00:00Z";
+    const { requests, user } = open(`/requests?view=decided&status=rejected&since=${since}&until=2026-11-23T00:00:00Z`);
+    const asked = () => requests.filter(({ path, query }) => path.endsWith("/requests") && query.get("view") === "decided");
+    await waitFor(() => expect(asked()).toHaveLength(1));
+    expect(Object.fromEntries(asked()[0]?.query ?? [])).toEqual({
+      view: "decided",
+      status: "rejected",
+      decided_since: since,
+      decided_until: "2026-11-23T00:00:00Z",
+      limit: "50",
+    });
+    expect(screen.getByText(/^Only rejected requests/)).toBeInTheDocument();
+    await user.click(screen.getByRole("link", { name: "Show all" }));
+    await waitFor(() => expect(screen.queryByText(/^Only rejected requests/)).toBeNull());
+  });
+
+  // Against: the ETag of the page was sent, and not that of the preview.
+  it("approves what was previewed, with the chosen sources", async () => {
+    const override: Override = ({ path, method }) =>
+      method === "POST" && path.endsWith("/preview")
+        ? aProblem(409, "conflict", "vision cannot give more.")
+        : undefined;
+    const { user, requests } = open("/requests", { override });
+    expect(await screen.findByText("vision cannot give more.")).toBeInTheDocument();
+    const speech = screen.getByRole("textbox", { name: "GPUs from ai-company/research/speech" });
+    expect(speech).toHaveValue("40");
+    await user.clear(speech);
+    await user.type(speech, "20");
+    await user.click(screen.getByRole("button", { name: "Approve +60 GPUs" }));
+    expect(await screen.findByText("Approved. The change is made.")).toBeInTheDocument();
+    const [sent] = posts(requests, "/approve");
+    expect(sent?.body).toEqual({
+      sources: [
+        { node: "ai-company/research/vision", amount_mgpu: 16 * GPU },
+        { node: "ai-company/research/speech", amount_mgpu: 20 * GPU },
+      ],
+      note: "",
+    });
+  });
+
+  // Planted: an emptied or unreadable field keeps its last number.
+  it("takes nothing from an emptied source, and decides nothing while a source cannot be read", async () => {
+    const { user, requests } = open("/requests");
+    const speech = await screen.findByRole("textbox", { name: "GPUs from ai-company/research/speech" });
+    await user.clear(speech);
+    await user.type(speech, "4o");
+    expect(screen.getByText("A number of GPUs, such as 16.")).toBeVisible();
+    expect(screen.getByRole("button", { name: "Approve +60 GPUs" })).toBeDisabled();
+    const amount = screen.getByRole("textbox", { name: "GPUs" });
+    await user.clear(amount);
+    await user.type(amount, "56");
+    expect(screen.getByRole("button", { name: "Counter-offer" })).toBeDisabled();
+    await user.clear(speech);
+    expect(screen.queryByText("A number of GPUs, such as 16.")).toBeNull();
+    await user.click(screen.getByRole("button", { name: "Counter-offer" }));
+    await waitFor(() => expect(posts(requests, "/counter")).toHaveLength(1));
+    expect(posts(requests, "/counter")[0]?.body).toMatchObject({
+      sources: [{ node: "ai-company/research/vision", amount_mgpu: 16 * GPU }],
+    });
+  });
+
+  // Planted: the first ETag is sent again; a refused decision does not read the request again.
+  it("decides a request without a preview after it was read again", async () => {
+    const budget = aRequest(7, {
+      kind: "budget",
+      pool: null,
+      unit: "money",
+      amount: 4_000_000_000_000,
+      amount_text: "4000.00",
+      until: null,
+      supply: null,
+    });
+    let version = 1;
+    const override: Override = ({ path, method, headers }) => {
+      if (!path.endsWith(budget.id) && !path.endsWith(`${budget.id}/approve`)) return undefined;
+      if (method === "POST" && headers["if-match"] !== '"b-2"') {
+        version = 2;
+        return aProblem(412, "precondition_failed", "The budget changed. Look again.");
+      }
+      return { status: 200, body: budget, headers: { ETag: `"b-${version}"` } };
+    };
+    const { user, requests } = open(`/requests?request=${budget.id}`, { override });
+    await user.click(await screen.findByRole("button", { name: "Approve +4000.00" }));
+    expect(await screen.findByText("The budget changed. Look again.")).toBeVisible();
+    // Shorter than the 30 s after which a page without live hints reads all again.
+    await waitFor(
+      () => expect(requests.filter(({ method, path }) => method === "GET" && path.endsWith(budget.id))).toHaveLength(2),
+      { timeout: 10_000 },
+    );
+    await user.click(screen.getByRole("button", { name: "Approve +4000.00" }));
+    expect(await screen.findByText("Approved. The change is made.")).toBeInTheDocument();
+    const approvals = requests.filter(({ path }) => path.endsWith("/approve"));
+    expect(approvals.map(({ headers }) => headers["if-match"])).toEqual(['"b-1"', '"b-2"']);
+  });
+
+  // Planted: the view of all sends its name, which the API refuses.
+  it("lists all that I may read, also what others decide", async () => {
+    const { user, requests } = open("/requests");
+    await user.click(await screen.findByRole("link", { name: "All" }));
+    const list = within(await screen.findByRole("region", { name: "All" }));
+    await waitFor(() => expect(list.getAllByRole("link")).toHaveLength(theRequests().length));
+    expect(screen.getByText("tidegate requests list")).toBeInTheDocument();
+    const asked = requests.filter(({ path }) => path === "/api/v1/requests");
+    expect(asked.at(-1)?.query.has("view")).toBe(false);
+  });
+
+  it("makes a counter-offer of another amount, and rejects with a note only", async () => {
+    const { user, requests } = open("/requests");
+    const amount = await screen.findByRole("textbox", { name: "GPUs" });
+    expect(screen.getByRole("button", { name: "Counter-offer" })).toBeDisabled();
+    expect(screen.getByRole("button", { name: "Reject" })).toBeDisabled();
+    await user.clear(amount);
+    await user.type(amount, "56");
+    expect(screen.getByRole("button", { name: "Approve +60 GPUs" })).toBeDisabled();
+    await user.click(screen.getByRole("button", { name: "Counter-offer" }));
+    await waitFor(() => expect(posts(requests, "/counter")).toHaveLength(1));
+    expect(posts(requests, "/counter")[0]?.body).toMatchObject({ amount: 56 * GPU });
+  });
+
+  it("shows a counter-offer to the person who asked, who accepts it", async () => {
+    const { user, requests } = open("/requests?view=mine");
+    await user.click(await screen.findByRole("button", { name: "Accept" }));
+    expect(await screen.findByText("Accepted. The change is made.")).toBeInTheDocument();
+    expect(posts(requests, "/offers/1/accept")).toHaveLength(1);
+  });
+
+  it("asks before it withdraws, and takes comments", async () => {
+    const { user, requests } = open("/requests?view=mine");
+    await user.type(await screen.findByRole("textbox", { name: "Comment" }), "thanks");
+    await user.click(screen.getByRole("button", { name: "Send" }));
+    await waitFor(() => expect(posts(requests, "/comments")[0]?.body).toEqual({ text: "thanks" }));
+    await user.click(await screen.findByRole("button", { name: "Withdraw…" }));
+    await user.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Withdraw" }));
+    await waitFor(() => expect(posts(requests, "/withdraw")).toHaveLength(1));
+  });
+
+  // Against: the amount of the address was not filled in.
+  it("asks for more from a link, with its node, pool and size", async () => {
+    const { user, requests } = open("/requests?ask=guarantee&node=ai-company/research/nlp&pool=h100&gpus=24");
+    const dialog = within(await screen.findByRole("dialog", { name: "New request" }));
+    expect(dialog.getByRole("button", { name: "Send request" })).toBeDisabled();
+    await user.type(dialog.getByRole("textbox", { name: /Reason/ }), "the review");
+    await user.click(dialog.getByRole("button", { name: "Send request" }));
+    await waitFor(() => expect(posts(requests, "/requests")).toHaveLength(1));
+    expect(posts(requests, "/requests")[0]?.body).toEqual({
+      kind: "guarantee",
+      node: "ai-company/research/nlp",
+      pool: "h100",
+      begin: null,
+      until: null,
+      amount: 24 * GPU,
+      reason: "the review",
+    });
+  });
+
+  // Against: the begin is lost.
+  it("asks for a later begin", async () => {
+    const { user, requests } = open("/requests?ask=guarantee&node=ai-company/research/nlp&pool=h100&gpus=24");
+    const dialog = within(await screen.findByRole("dialog", { name: "New request" }));
+    await user.type(dialog.getByRole("textbox", { name: /Reason/ }), "the review");
+    await user.type(dialog.getByLabelText(/^From/), "2026-12-01T08:00");
+    await user.type(dialog.getByLabelText(/^Until/), "2026-12-02T08:00");
+    await user.click(dialog.getByRole("button", { name: "Send request" }));
+    await waitFor(() => expect(posts(requests, "/requests")).toHaveLength(1));
+    expect(posts(requests, "/requests")[0]?.body).toMatchObject({
+      begin: new Date("2026-12-01T08:00").toISOString().replace(".000Z", "Z"),
+      until: new Date("2026-12-02T08:00").toISOString().replace(".000Z", "Z"),
+    });
+  });
+
+  it("asks for a role until a date", async () => {
+    const { user, requests } = open("/requests?ask=role&node=ai-company/research/nlp");
+    const dialog = within(await screen.findByRole("dialog", { name: "New request" }));
+    await user.click(dialog.getByRole("combobox", { name: /Role/ }));
+    await user.click(await screen.findByRole("option", { name: "team lead" }));
+    await user.type(dialog.getByRole("textbox", { name: /Reason/ }), "leo is on leave");
+    await user.type(dialog.getByLabelText(/^Until/), "2026-12-02T08:00");
+    expect(dialog.queryByLabelText(/^From/)).toBeNull();
+    await user.click(dialog.getByRole("button", { name: "Send request" }));
+    await waitFor(() => expect(posts(requests, "/requests")).toHaveLength(1));
+    expect(posts(requests, "/requests")[0]?.body).toEqual({
+      kind: "role",
+      node: "ai-company/research/nlp",
+      role: "team_lead",
+      until: new Date("2026-12-02T08:00").toISOString().replace(".000Z", "Z"),
+      reason: "leo is on leave",
+    });
+  });
+
+  // Planted: only the first page of budgets.
+  it("offers all budgets for a larger one", async () => {
+    const [budget] = theBudgets();
+    const many = Array.from({ length: 501 }, (_, number) => ({ ...budget, id: uuid(7000 + number), name: `budget ${number}` }));
+    const override: Override = ({ path, query }) => (path === "/api/v1/budgets" ? page(many, query) : undefined);
+    const { user } = open("/requests?ask=budget", { override });
+    const dialog = within(await screen.findByRole("dialog", { name: "New request" }));
+    await user.type(dialog.getByRole("combobox", { name: /Budget/ }), "budget 500");
+    expect(await screen.findByRole("option", { name: /^budget 500 / })).toBeInTheDocument();
+  });
+});
+
+describe("suggested sources", () => {
+  it("take offers first, then the reserve, then what is idle", () => {
+    const [request] = theRequests();
+    const supply = request?.supply ?? aRequest(1).supply;
+    if (supply === null) throw new Error("the request has a supply");
+    expect(suggestedSources(supply, 10 * GPU)).toEqual({ "ai-company/research/vision": 10 * GPU });
+    expect(suggestedSources(supply, 20 * GPU)).toEqual({ "ai-company/research/vision": 16 * GPU });
+    expect(suggestedSources(supply, 60 * GPU)).toEqual({
+      "ai-company/research/vision": 16 * GPU,
+      "ai-company/research/speech": 40 * GPU,
+    });
+  });
+});
+
+describe("a change that waits for a second person", () => {
+  // Against: a write was shown as a change of quotas, with sources and a counter-offer.
+  it("is approved by its effects, and neither has sources nor a counter-offer", async () => {
+    const company = aCompany({ requests: [aWrite()] });
+    const { requests, user, container } = open("/requests", { company });
+    const effects = within(await screen.findByRole("region", { name: "Effects" }));
+    const settings = within(effects.getByRole("table", { name: "Changed settings" })).getAllByRole("row");
+    expect(settings.map((row) => row.textContent)).toEqual([
+      "OfSettingBeforeAfter",
+      "ai-company/research/vision in h100guaranteed12080",
+    ]);
+    const stopped = within(effects.getByRole("table", { name: "Stopped jobs" })).getAllByRole("row");
+    expect(stopped[1]?.textContent).toBe("ai-company/research/visionh100310.00");
+    expect(screen.queryByRole("button", { name: "Counter-offer" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Make the change alone" })).toBeNull();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(screen.getByRole("button", { name: "Approve" }));
+    await waitFor(() => expect(posts(requests, "/approve")).toHaveLength(1));
+    expect(posts(requests, "/approve")[0]?.body).toEqual({ sources: [], note: "" });
+  });
+
+  it("is made alone by a platform administrator with a reason", async () => {
+    const write = aWrite({ can_decide: false, is_yours: true });
+    const company = aCompany({ requests: [{ ...write, write: write.write && { ...write.write, may_go_on_alone: true } }] });
+    const { requests, user, container } = open("/requests?view=mine", { company });
+    const alone = await screen.findByRole("button", { name: "Make the change alone" });
+    expect(alone).toBeDisabled();
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.type(screen.getByRole("textbox", { name: "Why it cannot wait" }), "The cluster burns.");
+    await user.click(alone);
+    await waitFor(() => expect(posts(requests, "/alone")).toHaveLength(1));
+    expect(posts(requests, "/alone")[0]?.body).toEqual({ reason: "The cluster burns." });
+  });
+
+  // Against: the answer 202 was taken for a change that was made.
+  it("is told with a link where it was made", async () => {
+    const detail = "It moves 16 GPUs, so it waits for a second person until 2026-12-07 12:00 UTC. Nothing has changed yet.";
+    const id = aWrite().id;
+    const override: Override = ({ path, method }) =>
+      method === "PATCH" && path.endsWith("/policy")
+        ? { status: 202, body: { request: id, url: `/api/v1/requests/${id}`, detail, expires_at: "2026-12-07T12:00:00Z" } }
+        : undefined;
+    const { user } = open("/policy", { override });
+    const form = within(await screen.findByRole("region", { name: "Policy of AI Company" }));
+    const grace = await form.findByRole("textbox", { name: "Grace period" });
+    await user.clear(grace);
+    await user.type(grace, "7m");
+    await user.click(form.getByRole("button", { name: "Save" }));
+    const link = await screen.findByRole("link", { name: "Open the request" });
+    expect(link).toHaveAttribute("href", `/requests?view=mine&request=${id}`);
+    expect(form.getByRole("alert")).toHaveTextContent(detail);
+    expect(grace).toHaveValue("7m");
+  });
+});
