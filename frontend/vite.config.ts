@@ -23,6 +23,20 @@ function isMocked(mode: string): boolean {
   return mode === "mock" || mode === "extreme";
 }
 
+/** The address of each route in the router's source. The path of a child goes on from that of its parent. */
+function addressesIn(router: string): string[] {
+  const addresses = new Map<string, string>();
+  for (const [, name = "", parent = "", path = ""] of router.matchAll(
+    /^const (\w+) = createRoute\(\{\n {2}getParentRoute: \(\) => (\w+),\n {2}path: "([^"]*)"/gm,
+  )) {
+    // What no other route matches is a page that does not exist.
+    if (path === "$") continue;
+    const address = `${addresses.get(parent) ?? ""}/${path}`.replace(/\/+/g, "/");
+    addresses.set(name, address === "/" ? address : address.replace(/\/$/, ""));
+  }
+  return [...new Set(addresses.values())];
+}
+
 /** Lists the addresses of pages, so that the server answers 404 at every other one. */
 function listRoutes(): Plugin {
   return {
@@ -30,8 +44,7 @@ function listRoutes(): Plugin {
     apply: "build",
     async generateBundle() {
       const router = await readFile(new URL("src/shell/router.tsx", import.meta.url), "utf-8");
-      const routes = [...router.matchAll(/^ {2}path: "(\/[^"]*)"/gm)].map((match) => match[1]);
-      this.emitFile({ type: "asset", fileName: "routes.json", source: JSON.stringify(routes) });
+      this.emitFile({ type: "asset", fileName: "routes.json", source: JSON.stringify(addressesIn(router)) });
     },
   };
 }
@@ -46,6 +59,8 @@ export default defineConfig(({ command, mode }) => ({
   build: { target: "es2022", cssCodeSplit: true, modulePreload: { polyfill: false } },
   server: {
     host: "127.0.0.1",
+    // The guide shows files of docs/.
+    fs: { allow: [".."] },
     ...(isMocked(mode)
       ? {}
       : {

@@ -92,6 +92,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/announcements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List announcements, newest first
+         * @description Those to everybody, of clusters, and of nodes at, above or below which you have a role.
+         */
+        get: operations["list_announcements"];
+        put?: never;
+        /**
+         * Show a text on top of all pages
+         * @description Announcements of a node need the right manage_members on it, others an administrator of the platform.
+         */
+        post: operations["announce"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/announcements/{announcement_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove an announcement
+         * @description Remove the announcement.
+         */
+        delete: operations["remove_announcement"];
+        options?: never;
+        head?: never;
+        /**
+         * Change an announcement
+         * @description Change the announcement.
+         */
+        patch: operations["change_announcement"];
+        trace?: never;
+    };
     "/api/v1/audit-events": {
         parameters: {
             query?: never;
@@ -236,6 +284,26 @@ export interface paths {
         patch: operations["change_budget"];
         trace?: never;
     };
+    "/api/v1/capacity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the free blocks of a pool by size, and who borrows and who starves
+         * @description Free devices are those of all clusters of the pool. Loans and starved teams are of the node's organization, after the last decision.
+         */
+        get: operations["get_capacity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/charge-audits": {
         parameters: {
             query?: never;
@@ -294,6 +362,26 @@ export interface paths {
          * @description Add a cluster. For platform administrators.
          */
         post: operations["create_cluster"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test the connection to a cluster before it is added
+         * @description Asks the cluster for its nodes once. Nothing is stored, here or there.
+         */
+        post: operations["check_new_connection"];
         delete?: never;
         options?: never;
         head?: never;
@@ -388,6 +476,26 @@ export interface paths {
          * @description Nothing new starts there, and its capacity no longer counts. Running jobs are metered until they have ended; history and bills stay. 409 if there are unfinished jobs and the request does not decide about them. For platform administrators.
          */
         post: operations["archive_cluster"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{cluster_id}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test the connection to a cluster
+         * @description Asks the cluster for its nodes once, with other options where the body has some. Nothing is stored, here or there.
+         */
+        post: operations["check_connection"];
         delete?: never;
         options?: never;
         head?: never;
@@ -858,6 +966,106 @@ export interface paths {
         patch: operations["rename_department"];
         trace?: never;
     };
+    "/api/v1/device-logins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a login of a machine without a browser (RFC 8628)
+         * @description The person opens `verification_uri` and enters `user_code`. Meanwhile the machine polls with `device_code`.
+         */
+        post: operations["start_device_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/device-logins/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the access token of an approved device login, once
+         * @description Answers 400 with the code `authorization_pending` or `slow_down` before the decision, and `access_denied` or `expired_token` at the end of the login.
+         */
+        post: operations["poll_device_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/device-logins/{user_code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the machine and the wanted rights behind a code
+         * @description For browser sessions only. Several wrong codes make the caller wait.
+         */
+        get: operations["get_device_login"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/device-logins/{user_code}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a machine act as you, with an access token
+         * @description Approve the login.
+         */
+        post: operations["approve_device_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/device-logins/{user_code}/refuse": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Refuse a device login
+         * @description Refuse the login.
+         */
+        post: operations["refuse_device_login"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/disputes": {
         parameters: {
             query?: never;
@@ -916,6 +1124,26 @@ export interface paths {
          * @description Repeating it changes nothing.
          */
         post: operations["decline_dispute"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/entitlement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get what a team has of each pool, and what could start now
+         * @description Guarantee, fair-share, use, lent and borrowed GPUs, and what others may reclaim. `starts` are decided by the scheduler as if each job alone were submitted now; nothing is reserved. `waits` are those of the last weeks.
+         */
+        get: operations["get_entitlement"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1006,6 +1234,126 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/fair-share": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the fair-share of a node, its place among its siblings, and its outlook
+         * @description All numbers are those by which the scheduler orders nodes at this moment.
+         */
+        get: operations["get_fair_share"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/group-mappings/{mapping_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a group mapping, and end the roles that it gave
+         * @description Remove the mapping.
+         */
+        delete: operations["unmap_group"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/history/preemptions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the preemptions of a node's jobs and for them, with the work that they cost
+         * @description A preemption counts at the time of its notice.
+         */
+        get: operations["get_preemption_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/history/use": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get use, guarantee, lent and waiting GPUs of a node over time
+         * @description All numbers are integrals of GPUs over seconds, and exact. The use of each class equals that of the chargeback report of the same period. Jobs in the queue count as waiting from their submission or begin time until each start; jobs on hold do not.
+         */
+        get: operations["get_use_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/history/waits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get how long the jobs of a node waited before their first start
+         * @description Each job counts once, by its first start in the period.
+         */
+        get: operations["get_wait_history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/history/week": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get use, waits, waste, cost and rejected requests of a node in one week
+         * @description Leads get these figures each Monday at 08:00 of the organization's time zone. Each number equals that of the report behind its link.
+         */
+        get: operations["get_week"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/installation": {
         parameters: {
             query?: never;
@@ -1020,6 +1368,86 @@ export interface paths {
         get: operations["get_installation"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/invitations/{invitation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Withdraw an invitation
+         * @description Withdraw it.
+         */
+        delete: operations["withdraw_invitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/invitations/{invitation_id}/resend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send an invitation again, with a new link for 7 days
+         * @description Send it again.
+         */
+        post: operations["resend_invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/job-actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel, hold, release or requeue many jobs
+         * @description At most 1,000 jobs. Each has a result of its own; a refusal of one leaves the others changed.
+         */
+        post: operations["create_job_action"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/job-actions/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview an action on many jobs
+         * @description Changes nothing. The query parameters are the filters of the list of jobs. More than 1,000 jobs are refused.
+         */
+        post: operations["preview_job_action"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1066,6 +1494,102 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/job-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Templates of jobs
+         * @description Those of teams to which the caller may submit jobs.
+         */
+        get: operations["list_job_templates"];
+        put?: never;
+        /**
+         * Create a template of jobs
+         * @description It needs the right manage_jobs on the team, which its leads have. Submissions name it as `template`.
+         */
+        post: operations["create_job_template"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/job-templates/{template_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A template of jobs
+         * @description Return the template.
+         */
+        get: operations["get_job_template"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a template of jobs
+         * @description Delete the template.
+         */
+        delete: operations["delete_job_template"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a template of jobs
+         * @description Jobs that were submitted from it stay as they are.
+         */
+        patch: operations["change_job_template"];
+        trace?: never;
+    };
+    "/api/v1/job-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Saved views of the list of jobs
+         * @description The caller's own views, and those of teams whose jobs the caller may see or submit.
+         */
+        get: operations["list_saved_views"];
+        put?: never;
+        /**
+         * Save a view of the list of jobs
+         * @description Sharing it with a team needs the right submit_jobs there.
+         */
+        post: operations["create_saved_view"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/job-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a saved view
+         * @description Views of a team are deleted by their owner and by those who manage jobs there.
+         */
+        delete: operations["delete_saved_view"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -1084,6 +1608,26 @@ export interface paths {
          * @description With `dry_run=true` nothing is changed and the answer is a plan (200). With `array` one request creates all tasks of an array, or none. The answer is then the first task; its `array` has the id of the array, and the header `Location` its address.
          */
         post: operations["submit_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export jobs as CSV
+         * @description All matching jobs, at most 20,000; more are refused. Times are in UTC. `gpus` has three decimals, and is cores in pools of CPU cores.
+         */
+        get: operations["export_jobs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1124,6 +1668,26 @@ export interface paths {
          * @description Tests the same work in other shapes and pools, with shorter time limits and with fewer GPUs. The arbiter decides each alternative on its own, as if the caller submitted it and the job were cancelled. Changes nothing. The server works on one answer at a time; 429 says when to try again. Needs the right to submit to the job's team. If no alternative helps, `items` is empty and `sentence` says why.
          */
         post: operations["find_job_alternatives"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/attempt-costs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Costs of a job's attempts
+         * @description Return what each attempt used and cost so far.
+         */
+        get: operations["list_job_attempt_costs"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1290,6 +1854,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the files that a job left in its folder
+         * @description For those who may read the job's log. The first 10,000 files are listed.
+         */
+        get: operations["list_job_files"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job_id}/files/download": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a file of a job
+         * @description One range of bytes may be asked for, with If-Range for the same content.
+         */
+        get: operations["download_job_file"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/history": {
         parameters: {
             query?: never;
@@ -1370,6 +1974,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/logs/download": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a job's log
+         * @description With a rank or a stream: its text. Without both: a ZIP archive of all ranks and streams of the attempt. Control characters are left out. A download of a running job ends with what was written until then.
+         */
+        get: operations["download_job_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/reasons": {
         parameters: {
             query?: never;
@@ -1410,6 +2034,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/request": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The request that submits a job again
+         * @description The body for `POST /jobs`, without members that have their default. A task of an array is requested alone. 409 for a job that was submitted directly to its cluster.
+         */
+        get: operations["get_job_request"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/requeue": {
         parameters: {
             query?: never;
@@ -1424,6 +2068,110 @@ export interface paths {
          * @description The job gets its notice signal, and its grace period to end. Then it is queued again at its old place, whatever its exit code.
          */
         post: operations["requeue_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/maintenance-windows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List maintenance windows, newest first
+         * @description Return a page of windows.
+         */
+        get: operations["list_maintenance_windows"];
+        put?: never;
+        /**
+         * Plan the maintenance of a cluster
+         * @description From now on no job starts there that could still run in the window. Nothing is stopped. A banner tells everybody. Needs an administrator of the platform.
+         */
+        post: operations["plan_maintenance_window"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/maintenance-windows/{maintenance_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change start, end or reason of a maintenance window
+         * @description Change the window.
+         */
+        patch: operations["change_maintenance_window"];
+        trace?: never;
+    };
+    "/api/v1/maintenance-windows/{maintenance_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a planned maintenance window, or end an open one now
+         * @description Cancel the window.
+         */
+        post: operations["cancel_maintenance_window"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/maintenance-windows/{maintenance_id}/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Jobs that would still run when the maintenance begins
+         * @description Jobs on the cluster or pool that the caller may see and that end after the start by their time limit, or have none. Nothing stops them.
+         */
+        get: operations["list_maintenance_jobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/node-summaries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get fair-share, credits and the last week of all nodes below a node
+         * @description Get the summaries.
+         */
+        get: operations["get_node_summaries"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1530,6 +2278,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/notices/mails": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List mails to you with their delivery, newest first
+         * @description Mails are kept for 30 days. A mail that the server accepted and that bounced later is `sent`.
+         */
+        get: operations["list_notice_mails"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/notices/preferences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get which events reach you, and how
+         * @description Get the choices.
+         */
+        get: operations["get_notice_preferences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change which events reach you, and how
+         * @description Notices that were given before stay as they are, and so does the time of their mails.
+         */
+        patch: operations["change_notice_preferences"];
+        trace?: never;
+    };
     "/api/v1/notices/read": {
         parameters: {
             query?: never;
@@ -1608,6 +2400,46 @@ export interface paths {
          * @description Creates the organization with the standard priority classes and all parts in the body, or nothing. With a first administrator, a pool and its GPUs, jobs can be submitted at once.
          */
         post: operations["create_organization"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview a new organization with its tree file (platform admins)
+         * @description Nothing is changed. Errors of the tree file are in the answer, by line.
+         */
+        post: operations["preview_organization"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/summaries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List organizations with time zone, currency, people, teams, guarantees and jobs
+         * @description For platform administrators.
+         */
+        get: operations["list_organization_summaries"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1734,6 +2566,74 @@ export interface paths {
         patch: operations["change_export_policy"];
         trace?: never;
     };
+    "/api/v1/organizations/{organization_id}/group-mappings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the groups that give roles, oldest first
+         * @description List mappings, oldest first.
+         */
+        get: operations["list_group_mappings"];
+        put?: never;
+        /**
+         * Let a group of the identity provider give a role
+         * @description Members of a group that SCIM pushes have the role at once. Of another group, people get it at their next sign-in, and lose it at the first sign-in without the group. The caller needs every right of the role on the node.
+         */
+        post: operations["map_group"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/identity-provider": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the identity provider of an organization
+         * @description Get the provider.
+         */
+        get: operations["get_identity_provider"];
+        /**
+         * Create or change the identity provider of an organization
+         * @description A change needs If-Match. The first setting needs none. Passwords can be switched off once an administrator has signed in with the provider.
+         */
+        put: operations["set_identity_provider"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/identity-provider/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fetch the discovery document of the identity provider and check it
+         * @description Changes nothing and signs nobody in.
+         */
+        post: operations["test_identity_provider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/organizations/{organization_id}/periods": {
         parameters: {
             query?: never;
@@ -1842,6 +2742,102 @@ export interface paths {
         patch: operations["change_policy"];
         trace?: never;
     };
+    "/api/v1/organizations/{organization_id}/scim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the settings of SCIM, its last contact, and what it pushed
+         * @description Get them.
+         */
+        get: operations["get_scim"];
+        /**
+         * Change the settings of SCIM
+         * @description Change them.
+         */
+        put: operations["set_scim"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/scim/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tokens for SCIM, newest first
+         * @description List tokens, newest first.
+         */
+        get: operations["list_scim_tokens"];
+        put?: never;
+        /**
+         * Create a token for SCIM
+         * @description The secret is in the first answer only. It works at /scim/v2 and nowhere else. The caller needs every right of an administrator of the organization.
+         */
+        post: operations["make_scim_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/second-person": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get which writes of an organization need a second person
+         * @description Get the rules.
+         */
+        get: operations["get_second_person_policy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change which writes of an organization need a second person
+         * @description For administrators of the organization. While a rule is on, its change needs a second person, too.
+         */
+        patch: operations["change_second_person_policy"];
+        trace?: never;
+    };
+    "/api/v1/organizations/{organization_id}/sign-in-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get whether an organization requires a second factor
+         * @description Get the policy.
+         */
+        get: operations["get_sign_in_policy"];
+        /**
+         * Require a second factor of people who sign in with a password
+         * @description People without one can only add one from then on. Access tokens, service accounts and people who sign in with an identity provider are not affected.
+         */
+        put: operations["set_sign_in_policy"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/password": {
         parameters: {
             query?: never;
@@ -1872,7 +2868,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Set a password with a link
+         * Set a password with a link, or accept an invitation
          * @description Set the password, and return the login.
          */
         post: operations["use_password_link"];
@@ -2546,6 +3542,250 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/requests": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List requests for changes, newest first
+         * @description Your own, those that you may decide, and those for nodes whose quotas, or siblings' quotas, you manage.
+         */
+        get: operations["list_requests"];
+        put?: never;
+        /**
+         * Ask for more quota, a budget, a class cap or a role, or offer to lend
+         * @description Nothing changes until another person, who may make the change, approves it. The nearest of them in the tree are told. A request expires after 7 days.
+         */
+        post: operations["ask_for_change"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the requests to decide, your own, and decided ones
+         * @description Count requests.
+         */
+        get: operations["count_requests"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a request with its counter-offers, comments and possible sources
+         * @description Get a request.
+         */
+        get: operations["get_request"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/alone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a change that needs a second person alone, in an emergency
+         * @description For a platform administrator who asked for it, where the organization allows it. The people who could have decided are told. Repeating it changes nothing.
+         */
+        post: operations["make_change_alone"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve a request as asked
+         * @description The change is made at once, with your rights, or the approval is refused. A change of quotas is a planned change, which is reverted at the end of the request. Repeating it changes nothing.
+         */
+        post: operations["approve_request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/comments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Comment on a request
+         * @description Add a comment.
+         */
+        post: operations["comment_on_request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/counter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Offer other terms to the person who asked
+         * @description If the person accepts, the change is made with your present rights.
+         */
+        post: operations["counter_request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/offers/{number}/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Accept a counter-offer to your request
+         * @description 409 if its quotas changed since it was made. Repeating it changes nothing.
+         */
+        post: operations["accept_counter_offer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/offers/{number}/decline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Decline a counter-offer to your request, which then waits again
+         * @description Decline the counter-offer.
+         */
+        post: operations["decline_counter_offer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview a request for a change of quotas, as asked or with other terms
+         * @description As the preview of a planned change, for people who may decide the request. Changes nothing.
+         */
+        post: operations["preview_request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reject a request with a note
+         * @description Repeating it changes nothing.
+         */
+        post: operations["reject_request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/withdraw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Withdraw your request
+         * @description Repeating it changes nothing.
+         */
+        post: operations["withdraw_request"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/role-grants": {
         parameters: {
             query?: never;
@@ -2577,7 +3817,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Get a role grant
+         * @description Get the grant.
+         */
+        get: operations["get_role_grant"];
         put?: never;
         post?: never;
         /**
@@ -2585,6 +3829,30 @@ export interface paths {
          * @description Revoke a role.
          */
         delete: operations["revoke_role"];
+        options?: never;
+        head?: never;
+        /**
+         * Change the role of a grant, or set or lift its expiry
+         * @description By the rules for granting a role.
+         */
+        patch: operations["change_role_grant"];
+        trace?: never;
+    };
+    "/api/v1/roles": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List all roles, with the rights of each
+         * @description List all roles.
+         */
+        get: operations["list_roles"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2682,6 +3950,186 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/scim-tokens/{scim_token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a token for SCIM at once
+         * @description End the token.
+         */
+        delete: operations["end_scim_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/scim-tokens/{scim_token_id}/replace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace a token for SCIM by a new one with the same name and lifetime
+         * @description Replace a token.
+         */
+        post: operations["replace_scim_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/second-factors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the second factors of a person
+         * @description The caller's own, unless `user` is given.
+         */
+        get: operations["get_second_factors"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/second-factors/authenticator": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get a new key for an authenticator app
+         * @description Needs a browser session. More than 10 minutes after the sign-in, it also needs `proof`. A former new key is forgotten.
+         */
+        post: operations["begin_authenticator_app"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/second-factors/authenticator/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add the authenticator app with the new key, by a code that it shows
+         * @description All other sessions of the caller end with the first factor.
+         */
+        post: operations["confirm_authenticator_app"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/second-factors/recovery-codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace your recovery codes; the former ones stop working
+         * @description Return new codes.
+         */
+        post: operations["make_recovery_codes"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/second-factors/security-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get a challenge for a new security key
+         * @description Needs a browser session. More than 10 minutes after the sign-in, it also needs `proof`.
+         */
+        post: operations["begin_security_key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/second-factors/security-key/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add the security key that answered the challenge
+         * @description All other sessions of the caller end with the first factor.
+         */
+        post: operations["confirm_security_key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/second-factors/{factor_id}/remove": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Remove a second factor; the last one takes the recovery codes with it
+         * @description Remove the factor.
+         */
+        post: operations["remove_second_factor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -2697,7 +4145,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Sign in, under a new session key.
+         * @description A person with a second factor gets 401 with the code `second_factor_required` for a right password. POST /session/second-factor then signs in.
          */
         post: operations["sign_in"];
         /**
@@ -2705,6 +4153,166 @@ export interface paths {
          * @description Sign out.
          */
         delete: operations["sign_out"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/provider": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to sign in with the identity provider of an organization
+         * @description Needs the cookies of GET /session. The browser then opens the address.
+         */
+        post: operations["sign_in_with_provider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with a code, after the password
+         * @description Needs the cookies of POST /session, within 10 minutes. Each code works once.
+         */
+        post: operations["sign_in_with_second_factor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/security-key": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get a challenge for a security key, after the password
+         * @description Needs the cookies of POST /session, within 10 minutes.
+         */
+        post: operations["begin_security_key_sign_in"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/security-key/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with the answer of a security key, after the password
+         * @description Sign in, under a new session key.
+         */
+        post: operations["sign_in_with_security_key"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Browser sessions, newest first
+         * @description The caller's own, unless `user` is given.
+         */
+        get: operations["list_sessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End all browser sessions of a user, but not the one in use
+         * @description End the sessions.
+         */
+        post: operations["end_sessions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a browser session and close its open pages' sockets
+         * @description End the session.
+         */
+        delete: operations["end_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sign-in-options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the identity providers with which to sign in
+         * @description An unknown organization, and one without a provider, give the same answer.
+         */
+        get: operations["list_sign_in_options"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3018,6 +4626,110 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tree/{tree_node_id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export nodes, quotas and members at and below a node, as CSV or YAML
+         * @description Without archived nodes, and without roles by groups. Open invitations are members with a mail address. It needs manage_members on the node.
+         */
+        get: operations["export_tree"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tree/{tree_node_id}/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview or apply a tree file at and below a node
+         * @description With `dry_run=true` nothing is changed, and the answer has all changes, the errors of all lines, and a `digest`. Without it, `If-Match` must be that digest, quoted: nothing else is applied than what was previewed, in one transaction. Nothing is archived or revoked unless the body says so. Unknown mail addresses are invited.
+         */
+        post: operations["import_tree"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tree/{tree_node_id}/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the open invitations to a node, oldest first
+         * @description List invitations.
+         */
+        get: operations["list_invitations"];
+        put?: never;
+        /**
+         * Invite a person without an account to a node
+         * @description The link is mailed if mail is configured. Otherwise the answer contains it, once. It works for 7 days, creates the account, and sets its password.
+         */
+        post: operations["invite_member"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tree/{tree_node_id}/member-totals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sum the use of all members of a node, beside the use of the node
+         * @description Get the sums.
+         */
+        get: operations["get_member_totals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tree/{tree_node_id}/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the members of a node, by login
+         * @description People and service accounts with a role at, above or below the node, and those with use there. It needs manage_members or view_audit on the node. CSV has all members, at most 10,000.
+         */
+        get: operations["list_members"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tree/{tree_node_id}/move": {
         parameters: {
             query?: never;
@@ -3056,6 +4768,26 @@ export interface paths {
          * @description Restore the node and return it.
          */
         post: operations["restore_node"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tree/{tree_node_id}/service-accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a service account with the role service_account on a node
+         * @description It needs manage_members on the node. The account works with access tokens only: create one with `user` in `POST /tokens`.
+         */
+        post: operations["create_service_account"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3210,6 +4942,154 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/users/{user_id}/second-factors/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Remove all second factors of a person, and end the person's sessions
+         * @description Reset the factors.
+         */
+        post: operations["reset_second_factors"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhook-deliveries/{webhook_delivery_id}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a message to a webhook again
+         * @description It has the same id, by which a receiver may know it.
+         */
+        post: operations["replay_webhook_delivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List webhooks, newest first
+         * @description Your own, and those of nodes whose members you manage.
+         */
+        get: operations["list_webhooks"];
+        put?: never;
+        /**
+         * Post events to an address from now on
+         * @description Events of a node need the right manage_members on it. The secret of a signed webhook is in this answer only. A repeat with the same Idempotency-Key does not show it.
+         */
+        post: operations["create_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a webhook with its deliveries
+         * @description Remove the webhook.
+         */
+        delete: operations["remove_webhook"];
+        options?: never;
+        head?: never;
+        /**
+         * Change, disable or enable a webhook
+         * @description Change the webhook.
+         */
+        patch: operations["change_webhook"];
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the messages to a webhook, newest first
+         * @description They are kept for 30 days.
+         */
+        get: operations["list_webhook_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replace the secret of a webhook
+         * @description The new secret is in this answer only. For 24 hours messages have two signatures, by the new secret and by the old one.
+         */
+        post: operations["rotate_webhook_secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/webhooks/{webhook_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test message to a webhook
+         * @description The outcome is in the list of its deliveries within some seconds.
+         */
+        post: operations["test_webhook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -3311,6 +5191,14 @@ export interface components {
         AcknowledgementRequestRequest: {
             reason: string;
         };
+        /**
+         * @description * `cancel` - cancel
+         *     * `hold` - hold
+         *     * `release` - release
+         *     * `requeue` - requeue
+         * @enum {string}
+         */
+        ActionCb9Enum: "cancel" | "hold" | "release" | "requeue";
         /** @description An amount that is charged to a team beside its use. */
         Adjustment: {
             /** @description Above 0: a charge. Below 0: a credit */
@@ -3406,6 +5294,11 @@ export interface components {
          * @enum {string}
          */
         AdjustmentStatus: "pending" | "done" | "approved" | "rejected" | "withdrawn" | "expired";
+        /** @description The reason of a platform administrator who makes a write without a second person. */
+        AloneRequest: {
+            /** @description Why it cannot wait */
+            reason: string;
+        };
         /** @description Usage in milli-GPU-seconds and cost in nano-currency. */
         Amounts: {
             borrowed_cost_nano: number;
@@ -3432,6 +5325,72 @@ export interface components {
             unpaid_mgpu_s: number;
             /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
+        };
+        /** @description A text on top of all pages from `start` until before `end`. */
+        Announcement: {
+            /** @description Whether the caller may change and remove it */
+            can_change: boolean;
+            /** @description Name of its cluster */
+            cluster: string | null;
+            /**
+             * Format: date-time
+             * @description Excluded. Null: until it is removed
+             */
+            end: string | null;
+            /** Format: uuid */
+            id: string;
+            level: components["schemas"]["LevelEnum"];
+            made_by: string;
+            /** @description Path of its node */
+            node: string | null;
+            /** Format: date-time */
+            start: string;
+            text: string;
+            version: number;
+        };
+        /** @description A new announcement: of a node, of a cluster, or with neither to everybody. */
+        AnnouncementCreateRequest: {
+            /** @description Name of the cluster */
+            cluster?: string | null;
+            /**
+             * Format: date-time
+             * @description Excluded. Null: until it is removed
+             */
+            end?: string | null;
+            /** @default info */
+            level?: components["schemas"]["LevelEnum"];
+            /** @description Path of the node */
+            node?: string | null;
+            /**
+             * Format: date-time
+             * @description Default: at once
+             */
+            start?: string | null;
+            text: string;
+        };
+        AnnouncementPage: {
+            items: components["schemas"]["Announcement"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description Changes of an announcement. Missing fields stay as they are. */
+        AnnouncementUpdateRequest: {
+            /**
+             * Format: date-time
+             * @description Excluded. Null: until it is removed
+             */
+            end?: string | null;
+            level?: components["schemas"]["LevelEnum"];
+            /** Format: date-time */
+            start?: string;
+            text?: string;
+        };
+        /** @description An approval of a request as asked. */
+        ApprovalRequest: {
+            /** @default  */
+            note?: string;
+            /** @description Siblings that give GPUs. The parent's reserve gives the rest */
+            sources?: components["schemas"]["SourceRequest"][];
         };
         /** @description The fate of unfinished jobs. Each member is required only where there are such jobs. */
         ArchivingRequest: {
@@ -3526,6 +5485,13 @@ export interface components {
              */
             stop_reason: components["schemas"]["StopReasonEnum"] | components["schemas"]["NullEnum"];
         };
+        /** @description The use and the cost of an attempt so far. */
+        AttemptCost: {
+            /** Format: uuid */
+            attempt: string;
+            cost_nano: number;
+            mgpu_s: number;
+        };
         /**
          * @description * `reserved` - reserved
          *     * `starting` - starting
@@ -3574,6 +5540,22 @@ export interface components {
             pool: string;
             usage_class: string;
         };
+        /** @description An authenticator app, without its key. */
+        AuthenticatorApp: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: date-time
+             * @description null: never used
+             */
+            last_used_at: string | null;
+        };
+        /** @description The address of the provider to which the browser goes next. */
+        Authorization: {
+            authorization_url: string;
+        };
         /** @description The expected balance at the end of a month, and the range of all methods. */
         BalanceForecast: {
             /** @description Earnings that expire unspent until then */
@@ -3609,6 +5591,38 @@ export interface components {
             /** Format: uuid */
             job: string;
             job_name: string;
+        };
+        /** @description A browser session. */
+        BrowserSession: {
+            /** @description IP address of the last use; empty: not known */
+            address: string;
+            /** @description Browser and system: `Firefox on Linux` */
+            device: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether this request came with it */
+            is_current: boolean;
+            /**
+             * Format: date-time
+             * @description Precise to the minute
+             */
+            last_used_at: string;
+            /**
+             * Format: date-time
+             * @description When the person signed in
+             */
+            started_at: string;
+            /** @description Login of its owner */
+            user: string;
+            /** @description The browser's own words */
+            user_agent: string;
+        };
+        BrowserSessionPage: {
+            items: components["schemas"]["BrowserSession"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
         };
         /** @description An hour, day, week or month of the organization's time zone, cut to the period. */
         Bucket: {
@@ -3940,6 +5954,11 @@ export interface components {
          * @enum {string}
          */
         CanEditEnum: "guaranteed_mgpu" | "guaranteed_percent" | "borrow_limit_mgpu" | "lend_limit_mgpu" | "weight";
+        /** @description The capacity of the whole pool, in milli-GPU-seconds: its sum, and by step. */
+        Capacity: {
+            steps_mgpu_s: number[];
+            sum_mgpu_s: number;
+        };
         /**
          * @description * `only_in_meter` - only_in_meter
          *     * `only_in_account` - only_in_account
@@ -3956,6 +5975,127 @@ export interface components {
          * @enum {string}
          */
         CauseEnum: "only_in_meter" | "only_in_account" | "start_differs" | "end_differs" | "still_running" | "gpus_differ" | "meter_gap" | "account_differs" | "pool_differs" | "second_run" | "native_unmapped" | "account_changed";
+        /** @description A request for a change that another person decides. */
+        ChangeRequest: {
+            /** @description How much more: milli-GPU, or the unit of the budget's measure */
+            amount: number | null;
+            /** @description The amount with its unit */
+            amount_text: string;
+            /** Format: date-time */
+            asked_at: string;
+            asked_by: string;
+            /**
+             * Format: date-time
+             * @description Null: at its approval
+             */
+            begin: string | null;
+            /** @description Whether you may decide it, and it is open */
+            can_decide: boolean;
+            /** Format: date-time */
+            decided_at: string | null;
+            decided_by: string | null;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether a platform administrator made it without a second person */
+            is_emergency: boolean;
+            /** @description Whether you asked for it */
+            is_yours: boolean;
+            kind: components["schemas"]["RequestKind"];
+            lender: string | null;
+            node: string;
+            /** @description What the person who decided says */
+            note: string;
+            /**
+             * Format: uuid
+             * @description The planned change that the approval applied or scheduled
+             */
+            planned: string | null;
+            /** @description Its status: scheduled, applied, reverted, kept, cancelled or failed */
+            planned_status: string | null;
+            pool: string | null;
+            reason: string;
+            role: string;
+            status: components["schemas"]["RequestStatus"];
+            /**
+             * Format: uuid
+             * @description Budget or priority class
+             */
+            target: string | null;
+            /** @description The request in a few words */
+            title: string;
+            /** @description mgpu, or the measure of the budget */
+            unit: string;
+            /** Format: date-time */
+            until: string | null;
+            version: number;
+        };
+        /** @description A request with its counter-offers, comments and possible sources. */
+        ChangeRequestDetail: {
+            /** @description How much more: milli-GPU, or the unit of the budget's measure */
+            amount: number | null;
+            /** @description The amount with its unit */
+            amount_text: string;
+            /** Format: date-time */
+            asked_at: string;
+            asked_by: string;
+            /**
+             * Format: date-time
+             * @description Null: at its approval
+             */
+            begin: string | null;
+            /** @description Whether you may decide it, and it is open */
+            can_decide: boolean;
+            comments: components["schemas"]["RequestComment"][];
+            /** Format: date-time */
+            decided_at: string | null;
+            decided_by: string | null;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether a platform administrator made it without a second person */
+            is_emergency: boolean;
+            /** @description Whether you asked for it */
+            is_yours: boolean;
+            kind: components["schemas"]["RequestKind"];
+            lender: string | null;
+            node: string;
+            /** @description What the person who decided says */
+            note: string;
+            offers: components["schemas"]["CounterOffer"][];
+            /**
+             * Format: uuid
+             * @description The planned change that the approval applied or scheduled
+             */
+            planned: string | null;
+            /** @description Its status: scheduled, applied, reverted, kept, cancelled or failed */
+            planned_status: string | null;
+            pool: string | null;
+            reason: string;
+            role: string;
+            status: components["schemas"]["RequestStatus"];
+            supply: components["schemas"]["Supply"] | null;
+            /**
+             * Format: uuid
+             * @description Budget or priority class
+             */
+            target: string | null;
+            /** @description The request in a few words */
+            title: string;
+            /** @description mgpu, or the measure of the budget */
+            unit: string;
+            /** Format: date-time */
+            until: string | null;
+            version: number;
+            write: components["schemas"]["GuardedWrite"] | null;
+        };
+        ChangeRequestPage: {
+            items: components["schemas"]["ChangeRequest"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description The latest audit of an organization's month. */
         ChargeAudit: {
             /** Format: date-time */
@@ -3972,10 +6112,7 @@ export interface components {
             id: string;
             /** @description Compared sums, by pool and usage class */
             line_count: number;
-            /**
-             * Format: date
-             * @description Such as "2026-11"
-             */
+            /** @description Such as "2026-11" */
             month: string;
             organization: string;
         };
@@ -4111,18 +6248,39 @@ export interface components {
             state: components["schemas"]["ClusterState"];
             words: components["schemas"]["ClusterWords"];
         };
-        /**
-         * @description * `kubernetes` - kubernetes
-         *     * `local` - local
-         *     * `slurm` - slurm
-         * @enum {string}
-         */
-        ClusterCreateKindEnum: "kubernetes" | "local" | "slurm";
+        /** @description The free devices of a pool on a cluster. */
+        ClusterCapacity: {
+            blocks: components["schemas"]["FreeBlocks"][];
+            capacity_mgpu: number;
+            /** @description Free, but kept for jobs with a claim */
+            claimed_mgpu: number;
+            cluster: string;
+            /** @description Part of the free devices on nodes that are used in part */
+            fragmented_permille: number;
+            /** @description Neither in use nor kept for a claim */
+            free_mgpu: number;
+            /** @description Nodes that are free as a whole */
+            free_nodes: number;
+            /** @description Whether it starts jobs now */
+            is_accepting: boolean;
+            /** @description Most that is free on one node */
+            largest_mgpu: number;
+            nodes: number;
+            /** @description Part of it on nodes that are free as a whole */
+            whole_mgpu: number;
+        };
+        /** @description The options to check a cluster with. */
+        ClusterConnectionCheckRequest: {
+            /** @description Default: those of the cluster */
+            options?: {
+                [key: string]: unknown;
+            } | null;
+        };
         /** @description A new cluster. */
         ClusterCreateRequest: {
             /** @default true */
             is_enabled?: boolean;
-            kind: components["schemas"]["ClusterCreateKindEnum"];
+            kind: components["schemas"]["Kind2feEnum"];
             name: string;
             /** @description Options of the connector; never shown again if they hold a secret */
             options: {
@@ -4282,6 +6440,7 @@ export interface components {
          *     * `topology_fragmented` - topology_fragmented
          *     * `class_cap_reached` - class_cap_reached
          *     * `cluster_unavailable` - cluster_unavailable
+         *     * `maintenance` - maintenance
          *     * `dependency` - dependency
          *     * `singleton` - singleton
          *     * `array_limit_reached` - array_limit_reached
@@ -4299,7 +6458,11 @@ export interface components {
          *     * `would_start` - would_start
          * @enum {string}
          */
-        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "budget_exhausted" | "user_cap_reached" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        CodeEnum: "never_fits" | "waiting_for_guarantee" | "borrow_limit_reached" | "parent_limit_reached" | "waiting_for_free_gpus" | "waiting_for_reclaim" | "behind_higher_priority" | "behind_credits" | "behind_fair_share" | "reserved_for_larger_job" | "topology_fragmented" | "class_cap_reached" | "cluster_unavailable" | "maintenance" | "dependency" | "singleton" | "array_limit_reached" | "begin_time" | "budget_exhausted" | "user_cap_reached" | "team_archived" | "user_deactivated" | "cluster_archived" | "pool_archived" | "held_by_user" | "dispatching" | "not_yet_decided" | "not_waiting" | "would_start";
+        /** @description A code of an authenticator app, or a recovery code where one is accepted. */
+        CodeRequest: {
+            code: string;
+        };
         /** @description Codes of nodes that are set together. */
         CodesSetRequest: {
             codes: components["schemas"]["NewCodeRequest"][];
@@ -4318,6 +6481,31 @@ export interface components {
          * @enum {string}
          */
         ConditionEnum: "succeeded" | "ended" | "failed";
+        /** @description The answer of a cluster to a check. */
+        ConnectionAnswer: {
+            /** @description Version of its API; empty if it has only one */
+            api_version: string;
+            is_answered: boolean;
+            /** @description Why it does not answer, or which nodes cannot be used; empty if all can */
+            message: string;
+            /** @description Pools that exist here, by name */
+            pools: components["schemas"]["OfferedPool"][];
+        };
+        /** @description The options of a cluster that is not added yet. */
+        ConnectionCheckRequest: {
+            kind: components["schemas"]["Kind2feEnum"];
+            /** @description Options of the connector; never shown again if they hold a secret */
+            options: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A person who manages the team's jobs, by the role on the node. */
+        Contact: {
+            name: string;
+            node: string;
+            role: string;
+            username: string;
+        };
         /** @description A price that was added after it had started to apply. */
         Correction: {
             /**
@@ -4351,6 +6539,35 @@ export interface components {
             /** Format: date-time */
             start: string;
             usage_class: components["schemas"]["PricedClass"];
+        };
+        /** @description A counter-offer, in the order of its number. */
+        CounterOffer: {
+            amount: number;
+            /** @description Whether it waits for the person who asked */
+            is_open: boolean;
+            /** Format: date-time */
+            made_at: string;
+            made_by: string;
+            note: string;
+            number: number;
+            sources: components["schemas"]["GivingSource"][];
+            title: string;
+            /** Format: date-time */
+            until: string | null;
+        };
+        /** @description Other terms for a request. */
+        CounterTermsRequest: {
+            /**
+             * Format: int64
+             * @description How much more: milli-GPU, or the unit of the budget's measure
+             */
+            amount: number;
+            /** @default  */
+            note?: string;
+            /** @description Siblings that give GPUs. The parent's reserve gives the rest */
+            sources?: components["schemas"]["SourceRequest"][];
+            /** Format: date-time */
+            until?: string | null;
         };
         /** @description A new schedule, with what became of each line of its text. */
         CreatedSchedule: {
@@ -4698,7 +6915,7 @@ export interface components {
             dataset: components["schemas"]["DatasetEnum"];
             /** Format: date-time */
             ended_at: string | null;
-            format: components["schemas"]["FormatEnum"];
+            format: components["schemas"]["FormatC82Enum"];
             /**
              * @description monthly: once a month is closed; daily: after each day of the organization's time zone, the month until then
              *
@@ -4716,7 +6933,7 @@ export interface components {
         DeliveryScheduleCreateRequest: {
             /** @default charges */
             dataset?: components["schemas"]["DatasetEnum"];
-            format: components["schemas"]["FormatEnum"];
+            format: components["schemas"]["FormatC82Enum"];
             /**
              * @description monthly: once a month is closed; daily: after each day of the organization's time zone, the month until then
              *
@@ -4796,6 +7013,38 @@ export interface components {
          * @enum {string}
          */
         DeviceEnum: "gpu" | "cpu";
+        /** @description A device login, for the person who decides. */
+        DeviceLogin: {
+            /** @description IP address from which the login was started */
+            address: string;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description End of the login
+             */
+            expires_at: string;
+            /** @description As the machine calls itself; it may not be true */
+            host: string;
+            /** @description Whether this request has that address */
+            is_own_address: boolean;
+            scopes: components["schemas"]["ScopesEnum"][];
+            /** @description Days until the token expires */
+            token_days: number;
+            user_code: string;
+        };
+        /** @description The machine's secret. */
+        DeviceLoginPollRequest: {
+            device_code: string;
+        };
+        /** @description The machine that logs in, and the rights that it asks for. */
+        DeviceLoginStartRequest: {
+            /** @description The machine's own name */
+            host: string;
+            scopes: components["schemas"]["ScopesEnum"][];
+            /** @description Days until the token expires */
+            token_days: number;
+        };
         /** @description The sums of a day over all pools with this kind of devices. */
         DeviceSums: {
             accounted_mgpu_s: number;
@@ -4848,6 +7097,13 @@ export interface components {
             then: components["schemas"]["Fate"];
             today: components["schemas"]["Fate"];
         };
+        /**
+         * @description * `none` - None
+         *     * `hourly` - Hourly
+         *     * `daily` - Daily
+         * @enum {string}
+         */
+        DigestEnum: "none" | "hourly" | "daily";
         /** @description A person's claim that the charge of an attempt, or of a pool in a month, is wrong. */
         Dispute: {
             /** Format: date-time */
@@ -4982,6 +7238,10 @@ export interface components {
          * @enum {string}
          */
         EndedAttemptHowEnum: "succeeded" | "cancelled" | "requeued" | "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost" | "unknown";
+        /** @description The number of ended sessions. */
+        EndedSessions: {
+            ended: number;
+        };
         /** @description The sum of all ended attempts on devices of one kind. */
         EndedTotal: {
             attempts: number;
@@ -4997,6 +7257,15 @@ export interface components {
             /** @description Device time from start to end */
             used_mgpu_s: number;
         };
+        /** @description The entitlement of a person in a team. */
+        Entitlement: {
+            /** @description Empty for people outside of the team who may not see its jobs */
+            contacts: components["schemas"]["Contact"][];
+            pools: components["schemas"]["PoolEntitlement"][];
+            team: string;
+            /** Format: uuid */
+            team_id: string;
+        };
         /** @description A range for the start of a job, and the method of the estimate. It is no promise. */
         EstimatedStart: {
             /** Format: date-time */
@@ -5004,6 +7273,22 @@ export interface components {
             /** Format: date-time */
             latest: string | null;
             method: string;
+        };
+        /** @description The channels of an event. */
+        EventChoice: {
+            event: components["schemas"]["EventEnum"];
+            /** @description Whether it is mailed */
+            mail: boolean;
+            mail_default: boolean;
+            /** @description Whether the bell and the list show it */
+            portal: boolean;
+            portal_default: boolean;
+        };
+        /** @description A change of the channels of an event. A missing channel stays as it is. */
+        EventChoiceUpdateRequest: {
+            event: components["schemas"]["EventEnum"];
+            mail?: boolean;
+            portal?: boolean;
         };
         /**
          * @description * `job_started` - Job Started
@@ -5013,18 +7298,50 @@ export interface components {
          *     * `job_requeued` - Job Requeued
          *     * `job_held` - Job Held
          *     * `time_limit_near` - Time Limit Near
+         *     * `start_slipped` - Start Slipped
          *     * `team_preempted` - Team Preempted
          *     * `budget_alert` - Budget Alert
          *     * `credits_expiring` - Credits Expiring
          *     * `statement_ready` - Statement Ready
          *     * `decision_waiting` - Decision Waiting
          *     * `request_decided` - Request Decided
+         *     * `request_commented` - Request Commented
+         *     * `request_expiring` - Request Expiring
          *     * `quota_changed` - Quota Changed
          *     * `token_expiring` - Token Expiring
+         *     * `role_expiring` - Role Expiring
          *     * `cluster_stale` - Cluster Stale
+         *     * `week_summary` - Week Summary
+         *     * `webhook_disabled` - Webhook Disabled
          * @enum {string}
          */
-        EventEnum: "job_started" | "job_ended" | "job_failed" | "job_preempting" | "job_requeued" | "job_held" | "time_limit_near" | "team_preempted" | "budget_alert" | "credits_expiring" | "statement_ready" | "decision_waiting" | "request_decided" | "quota_changed" | "token_expiring" | "cluster_stale";
+        EventEnum: "job_started" | "job_ended" | "job_failed" | "job_preempting" | "job_requeued" | "job_held" | "time_limit_near" | "start_slipped" | "team_preempted" | "budget_alert" | "credits_expiring" | "statement_ready" | "decision_waiting" | "request_decided" | "request_commented" | "request_expiring" | "quota_changed" | "token_expiring" | "role_expiring" | "cluster_stale" | "week_summary" | "webhook_disabled";
+        /**
+         * @description * `job_started` - Job Started
+         *     * `job_ended` - Job Ended
+         *     * `job_failed` - Job Failed
+         *     * `job_preempting` - Job Preempting
+         *     * `job_requeued` - Job Requeued
+         *     * `job_held` - Job Held
+         *     * `time_limit_near` - Time Limit Near
+         *     * `start_slipped` - Start Slipped
+         *     * `team_preempted` - Team Preempted
+         *     * `budget_alert` - Budget Alert
+         *     * `credits_expiring` - Credits Expiring
+         *     * `statement_ready` - Statement Ready
+         *     * `decision_waiting` - Decision Waiting
+         *     * `request_decided` - Request Decided
+         *     * `request_commented` - Request Commented
+         *     * `request_expiring` - Request Expiring
+         *     * `quota_changed` - Quota Changed
+         *     * `token_expiring` - Token Expiring
+         *     * `role_expiring` - Role Expiring
+         *     * `cluster_stale` - Cluster Stale
+         *     * `week_summary` - Week Summary
+         *     * `webhook_disabled` - Webhook Disabled
+         * @enum {string}
+         */
+        EventsEnum: "job_started" | "job_ended" | "job_failed" | "job_preempting" | "job_requeued" | "job_held" | "time_limit_near" | "start_slipped" | "team_preempted" | "budget_alert" | "credits_expiring" | "statement_ready" | "decision_waiting" | "request_decided" | "request_commented" | "request_expiring" | "quota_changed" | "token_expiring" | "role_expiring" | "cluster_stale" | "week_summary" | "webhook_disabled";
         /** @description Earnings that are not spent yet. */
         Expiring: {
             amount_ugpu_s: number;
@@ -5038,6 +7355,28 @@ export interface components {
              * @description Day at the end of which they expire
              */
             last_day: string;
+        };
+        /** @description The fair-share of a node in a pool, of the nodes above and below it, and its outlook. */
+        ExplainedFairShare: {
+            /** @description The organization first */
+            above: components["schemas"]["NodeFairShare"][];
+            /** Format: date-time */
+            as_of: string;
+            /** @description The nodes right below, by their place */
+            below: components["schemas"]["NodeFairShare"][];
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Use of the node now, of all pools, in milli-GPU of the reference GPU */
+            in_use_mgpu: number;
+            node: components["schemas"]["NodeFairShare"];
+            /** @description Over four half-lives */
+            outlook: components["schemas"]["OutlookPoint"][];
+            pool: string;
         };
         /** @description The reason why a job waits. */
         Explanation: {
@@ -5074,7 +7413,7 @@ export interface components {
             /** Format: date-time */
             ended_at: string | null;
             file_name: string;
-            format: components["schemas"]["FormatEnum"];
+            format: components["schemas"]["FormatC82Enum"];
             /** Format: uuid */
             id: string;
             /** @description null until it is done */
@@ -5129,7 +7468,7 @@ export interface components {
              *     * `parquet` - Parquet
              *     * `pdf` - Pdf
              */
-            format: components["schemas"]["FormatEnum"];
+            format: components["schemas"]["FormatC82Enum"];
             /** @description Path of the node: it and all below it */
             node: string;
             pool?: string | null;
@@ -5274,6 +7613,35 @@ export interface components {
             /** @description The whole new limit */
             time_limit_s?: number;
         };
+        /**
+         * @description * `sub` - sub
+         *     * `oid` - oid
+         *     * `uid` - uid
+         * @enum {string}
+         */
+        ExternalIdClaimEnum: "sub" | "oid" | "uid";
+        /** @description The outcome of a reset. */
+        FactorsReset: {
+            /** @description Number of removed factors */
+            removed: number;
+        };
+        /** @description The fair-share of a node among its siblings in a pool, in the scheduler's numbers. */
+        FairShare: {
+            half_life_s: number;
+            /** @description Part of the weight over part of the use; 1000 is even. Null: no use */
+            level_permille: number | null;
+            /** @description Position among the siblings; 1 comes first */
+            place: number;
+            /** @description The node and its siblings */
+            siblings: number;
+            /** @description Decayed use of all pools, in milli-GPU-seconds of the reference GPU */
+            used_mgpu_s: number;
+            /** @description Part of the decayed use of the node and its siblings */
+            used_permille: number;
+            weight: number;
+            /** @description Part of the weights of the node and its siblings */
+            weight_permille: number;
+        };
         /** @description The decision of a plan about a job. `waits` also stands for a job that runs on. */
         Fate: {
             cluster: string | null;
@@ -5296,6 +7664,12 @@ export interface components {
             detail: string;
             pointer: string;
         };
+        /** @description A number of a notice, with the path of the page behind it. */
+        Figure: {
+            link: string;
+            title: string;
+            value: string;
+        };
         /** @description The first administrator of a new organization, who sets a password with a password link. */
         FirstAdministratorRequest: {
             /** @description Email address for password links; empty: no mail */
@@ -5305,19 +7679,58 @@ export interface components {
             username: string;
         };
         /**
+         * @description * `csv` - csv
+         *     * `yaml` - yaml
+         * @enum {string}
+         */
+        Format546Enum: "csv" | "yaml";
+        /**
          * @description * `csv` - Csv
          *     * `xlsx` - Xlsx
          *     * `parquet` - Parquet
          *     * `pdf` - Pdf
          * @enum {string}
          */
-        FormatEnum: "csv" | "xlsx" | "parquet" | "pdf";
+        FormatC82Enum: "csv" | "xlsx" | "parquet" | "pdf";
+        /** @description The jobs of a size that fit side by side on the free devices of a cluster. */
+        FreeBlocks: {
+            blocks: number;
+            devices: number;
+        };
         /**
          * @description * `monthly` - Monthly
          *     * `daily` - Daily
          * @enum {string}
          */
         FrequencyEnum: "monthly" | "daily";
+        /** @description A sibling that gives GPUs in a counter-offer. */
+        GivingSource: {
+            amount_mgpu: number;
+            node: string;
+        };
+        /** @description A group of the identity provider that gives a role on a node. */
+        GroupMapping: {
+            /** Format: date-time */
+            created_at: string;
+            group: string;
+            /** Format: uuid */
+            id: string;
+            node: string;
+            role: components["schemas"]["Role701Enum"];
+        };
+        /** @description A new mapping of a group. */
+        GroupMappingCreationRequest: {
+            /** @description Exactly as the provider spells it */
+            group: string;
+            /** @description Path of a node of the organization */
+            node: string;
+            role: components["schemas"]["Role701Enum"];
+        };
+        GroupMappingPage: {
+            items: components["schemas"]["GroupMapping"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /** @description The use of one group, in one kind of devices and one currency. */
         GroupRow: {
             borrowed_cost_nano: number;
@@ -5392,6 +7805,96 @@ export interface components {
             /** @description Sum over all rows. Each job counts once */
             totals: components["schemas"]["ReportTotals"];
             totals_by_device: components["schemas"]["ReportDeviceTotals"][];
+        };
+        /** @description A write that a second person decides, with its effects when they were previewed last. */
+        GuardedWrite: {
+            /** @description The kind of write, such as quota.change */
+            door: string;
+            /** @description Whether you may make it without a second person */
+            may_go_on_alone: boolean;
+            /** Format: date-time */
+            measured_at: string;
+            /** @description Milli-GPUs that it would move */
+            moved_mgpu: number;
+            /** @description At most 100 */
+            quotas: components["schemas"]["WrittenQuota"][];
+            rules: components["schemas"]["WrittenRule"][];
+            stopped: components["schemas"]["StoppedJobs"][];
+            /** @description Running jobs that it would stop */
+            stopped_jobs: number;
+        };
+        /** @description The identity provider of an organization. Its client secret is never shown. */
+        IdentityProvider: {
+            allows_passwords: boolean;
+            /** @description The redirect URI to register with the provider */
+            callback_url: string;
+            /** Format: date-time */
+            changed_at: string;
+            client_id: string;
+            creates_people: boolean;
+            /** @description The claim with groups; empty: none is read */
+            groups_claim: string;
+            is_enabled: boolean;
+            is_listed: boolean;
+            issuer: string;
+            links_by_email: boolean;
+            /** @description The name on the button of the sign-in page */
+            name: string;
+            organization: string;
+            scopes: string[];
+            version: number;
+        };
+        /** @description The wanted state of the identity provider. */
+        IdentityProviderChangeRequest: {
+            /**
+             * @description Whether people of the organization may sign in with a password
+             * @default true
+             */
+            allows_passwords?: boolean;
+            client_id: string;
+            /** @description It is never shown again. Default: the stored one, unless the issuer is new */
+            client_secret?: string | null;
+            /**
+             * @description Create an account at the first sign-in of a person without one
+             * @default false
+             */
+            creates_people?: boolean;
+            /**
+             * @description The claim with the names of a person's groups. Default: no groups are read
+             * @default
+             */
+            groups_claim?: string;
+            /** @default true */
+            is_enabled?: boolean;
+            /**
+             * @description Show the button to everybody. Default: only after the organization is named
+             * @default false
+             */
+            is_listed?: boolean;
+            /** @description Exactly as the provider has it, such as https://login.example.org/realms/main */
+            issuer: string;
+            /**
+             * @description At the first sign-in, link the account with the same verified email address
+             * @default false
+             */
+            links_by_email?: boolean;
+            /** @description The name on the button of the sign-in page */
+            name: string;
+            /**
+             * @default [
+             *       "openid",
+             *       "profile",
+             *       "email"
+             *     ]
+             */
+            scopes?: string[];
+        };
+        /** @description The outcome of a test of the provider. No problem: it can be used. */
+        IdentityProviderCheck: {
+            authorization_endpoint: string | null;
+            problems: string[];
+            token_endpoint: string | null;
+            userinfo_endpoint: string | null;
         };
         /** @description Idle and spare GPUs of the pools whose capacity the caller may see. */
         Idle: {
@@ -5494,6 +7997,60 @@ export interface components {
             /** @description Most jobs started in one cycle */
             starts_max?: number;
         };
+        /** @description An open invitation. */
+        Invitation: {
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /**
+             * Format: date-time
+             * @description From then on its link does not work
+             */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            invited_by: string;
+            name: string;
+            node: string;
+            role: components["schemas"]["Role7deEnum"];
+            /**
+             * Format: date-time
+             * @description End of the role; null: it does not expire
+             */
+            role_expires_at: string | null;
+            /** @description Of the account that accepting it creates */
+            username: string;
+        };
+        /** @description A person to invite. */
+        InvitationCreationRequest: {
+            /** Format: email */
+            email: string;
+            /** @description Default: the username */
+            name?: string | null;
+            role: components["schemas"]["Role7deEnum"];
+            /**
+             * Format: date-time
+             * @description End of the role. Default: it does not expire
+             */
+            role_expires_at?: string | null;
+            /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?`. Default: made from the address */
+            username?: string | null;
+        };
+        InvitationPage: {
+            items: components["schemas"]["Invitation"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description The first administrator of a new organization, who is invited by mail. */
+        InvitedAdministratorRequest: {
+            /**
+             * Format: email
+             * @description The invitation is mailed to it
+             */
+            email: string;
+            /** @description Default: made from the address */
+            name?: string | null;
+        };
         /** @description A statement or a credit note. */
         IssuedStatement: {
             /** @description Number of its credit note */
@@ -5511,10 +8068,7 @@ export interface components {
             issued_by: string;
             kind: components["schemas"]["StatementKind"];
             line_count: number;
-            /**
-             * Format: date
-             * @description Closed month
-             */
+            /** @description Closed month */
             month: string;
             /** @description Such as "2026-00012" */
             number: string;
@@ -5550,10 +8104,7 @@ export interface components {
             kind: components["schemas"]["StatementKind"];
             line_count: number;
             lines: components["schemas"]["IssuedStatementLine"][];
-            /**
-             * Format: date
-             * @description Closed month
-             */
+            /** @description Closed month */
             month: string;
             /** @description Such as "2026-00012" */
             number: string;
@@ -5588,10 +8139,7 @@ export interface components {
             /** @description It changes the charges of that month */
             is_correction: boolean;
             mgpu_s: number;
-            /**
-             * Format: date
-             * @description Month of the use
-             */
+            /** @description Month of the use */
             month: string;
             number: number;
             /** @description Empty for an adjustment without a pool */
@@ -5710,6 +8258,58 @@ export interface components {
          * @enum {string}
          */
         JobAction: "cancel" | "requeue" | "extend" | "hold" | "release" | "logs";
+        /** @description The jobs that an action would change. */
+        JobActionPreview: {
+            /** @description Other jobs that the caller may not change */
+            forbidden: number;
+            /** @description Ids to send to `POST /job-actions` */
+            jobs: string[];
+            /** @description How many of them are the caller's own */
+            own: number;
+            /** @description Their number by state */
+            states: {
+                [key: string]: number;
+            };
+            /** @description Other jobs by state, which the action does not change */
+            unsuited: {
+                [key: string]: number;
+            };
+            /** @description Their number by username */
+            users: {
+                [key: string]: number;
+            };
+        };
+        /** @description An action to preview: on chosen jobs, or on all jobs that the query parameters match. */
+        JobActionPreviewRequestRequest: {
+            action: components["schemas"]["ActionCb9Enum"];
+            /** @description Their ids; null: all jobs that match, in a state that the action changes */
+            jobs?: string[] | null;
+        };
+        /** @description The reason why the action on a job was refused. */
+        JobActionProblem: {
+            code: string;
+            detail: string;
+        };
+        /** @description An action on chosen jobs. */
+        JobActionRequest: {
+            action: components["schemas"]["ActionCb9Enum"];
+            /** @description Their ids */
+            jobs: string[];
+        };
+        /** @description The result of an action on one job. */
+        JobActionResult: {
+            /** Format: uuid */
+            job: string;
+            problem: components["schemas"]["JobActionProblem"] | null;
+            /** @description After the action; a job that is being stopped still runs */
+            state: string | null;
+        };
+        /** @description The results of an action, one for each job. */
+        JobActionResults: {
+            changed: number;
+            items: components["schemas"]["JobActionResult"][];
+            refused: number;
+        };
         /** @description Another request for the same work, and its plan. */
         JobAlternative: {
             /** @description Members of the request that differ from the job's; null: left out */
@@ -5774,6 +8374,12 @@ export interface components {
             team: string;
             /** @description Username */
             user: string;
+        };
+        /** @description The costs of the attempts of a job; an attempt without use has none. */
+        JobAttemptCosts: {
+            /** @description Null: the caller may not see the cost, or there is no rate card */
+            currency: string | null;
+            items: components["schemas"]["AttemptCost"][];
         };
         /** @description The latest 500 attempts of a job, oldest first. */
         JobAttempts: {
@@ -5929,6 +8535,25 @@ export interface components {
             };
             event: string;
         };
+        /** @description A file. */
+        JobFile: {
+            /** Format: date-time */
+            modified_at: string;
+            /** @description Relative to the job's folder */
+            name: string;
+            size_bytes: number;
+        };
+        /** @description A page of the files of an attempt, by name. */
+        JobFiles: {
+            attempt: number;
+            /** @description Whether the folder has more files than are listed */
+            is_cut: boolean;
+            items: components["schemas"]["JobFile"][];
+            /** @description Number of links, special files, files of other users and unreadable names */
+            left_out: number;
+            /** @description Address of the next page */
+            next: string | null;
+        };
         /** @description The latest 1,000 lines of a job's timeline, oldest first. */
         JobHistory: {
             items: components["schemas"]["JobEvent"][];
@@ -5946,6 +8571,8 @@ export interface components {
             ranks: number;
             stream: string;
             text: string;
+            /** @description When lines were written; a time is true up to the next item */
+            times: components["schemas"]["LogTime"][];
         };
         /** @description The streams of a rank with output, and the last lines of an error. */
         JobLogSummary: {
@@ -6166,6 +8793,8 @@ export interface components {
             signals_shell_only?: boolean;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
+            /** @description Id of a template of the team (`GET /job-templates`). Its members count where the request gives none. A member that the template locks is left out */
+            template?: string;
             /** @description Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
             time_limit?: string;
             /** @description The same in seconds, instead of `time_limit` */
@@ -6293,6 +8922,8 @@ export interface components {
             signals_shell_only?: boolean;
             /** @description Path: `ai-company/research/nlp` */
             team: string;
+            /** @description Id of a template of the team (`GET /job-templates`). Its members count where the request gives none. A member that the template locks is left out */
+            template?: string;
             /** @description Duration with a unit: 90s, 30m, 2h, 1d12h, or hours:minutes:seconds */
             time_limit?: string;
             /** @description The same in seconds, instead of `time_limit` */
@@ -6343,13 +8974,158 @@ export interface components {
          * @enum {string}
          */
         JobState: "held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out";
+        /** @description A template of a team. */
+        JobTemplate: {
+            /** @description Actions that the caller may take */
+            can: components["schemas"]["JobTemplateCanEnum"][];
+            /** Format: date-time */
+            changed_at: string;
+            description: string;
+            /** Format: uuid */
+            id: string;
+            /** @description Members of `request` that a submission may not change */
+            locked: string[];
+            name: string;
+            /** @description Members of a request of `POST /jobs` but `team` */
+            request: {
+                [key: string]: unknown;
+            };
+            /** @description Its path */
+            team: string;
+            version: number;
+        };
+        /**
+         * @description * `change` - change
+         *     * `delete` - delete
+         * @enum {string}
+         */
+        JobTemplateCanEnum: "change" | "delete";
+        /** @description A new template. */
+        JobTemplateCreateRequest: {
+            description?: string;
+            /** @description Members of `request` that a submission may not change */
+            locked?: string[];
+            name: string;
+            /** @description Members of the body of `POST /jobs`, without `team`, `template`, `begin_at` and `depends_on` */
+            request: components["schemas"]["JobRequestRequest"];
+            /** @description Path of the team */
+            team: string;
+        };
+        JobTemplatePage: {
+            items: components["schemas"]["JobTemplate"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A change of a template. */
+        JobTemplateUpdateRequest: {
+            description?: string;
+            /** @description Members of `request` that a submission may not change */
+            locked?: string[];
+            name?: string;
+            /** @description Members of the body of `POST /jobs`, without `team`, `template`, `begin_at` and `depends_on` */
+            request?: components["schemas"]["JobRequestRequest"];
+        };
         /** @description The usage of a job so far, over all its attempts. */
         JobUsage: {
             borrowed_mgpu_s: number;
             guaranteed_mgpu_s: number;
         };
+        /** @description The answer of a security key. */
+        KeyAnswerRequest: {
+            /** @description `toJSON()` of the browser's credential (WebAuthn) */
+            credential: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description A challenge for a security key. */
+        KeyChallenge: {
+            /** @description For `parseCreationOptionsFromJSON` or `parseRequestOptionsFromJSON` (WebAuthn) */
+            options: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description The answer of a new security key, and its name. */
+        KeyConfirmationRequest: {
+            /** @description `toJSON()` of the browser's credential (WebAuthn) */
+            credential: {
+                [key: string]: unknown;
+            };
+            /** @description To tell several keys apart */
+            name: string;
+        };
+        /**
+         * @description * `kubernetes` - kubernetes
+         *     * `local` - local
+         *     * `slurm` - slurm
+         * @enum {string}
+         */
+        Kind2feEnum: "kubernetes" | "local" | "slurm";
+        /**
+         * @description * `slack` - Slack
+         *     * `teams` - Teams
+         *     * `signed` - Signed
+         * @enum {string}
+         */
+        Kind4bbEnum: "slack" | "teams" | "signed";
         /** @enum {string} */
         LaunchEnum: "batch" | "per_node" | "manifest";
+        /**
+         * @description * `info` - Info
+         *     * `warning` - Warning
+         *     * `critical` - Critical
+         * @enum {string}
+         */
+        LevelEnum: "info" | "warning" | "critical";
+        /** @description The same integrals of each step, in the order of the steps. Empty: the node has no steps. */
+        LevelSteps: {
+            /** @description Use charged as borrowed */
+            borrowed_mgpu_s: number[];
+            /** @description Use that a fault made worthless; costs nothing */
+            fault_mgpu_s: number[];
+            /** @description The guarantee, used or not */
+            guarantee_mgpu_s: number[];
+            /** @description Use charged as guaranteed */
+            guaranteed_mgpu_s: number[];
+            /** @description Idle guarantee that others used */
+            lent_mgpu_s: number[];
+            /** @description Borrowed use without credits */
+            unpaid_mgpu_s: number[];
+            /** @description GPUs of queued jobs, times the seconds that they waited */
+            waiting_mgpu_s: number[];
+            /** @description Use inside of the node's guarantee */
+            within_mgpu_s: number[];
+        };
+        /**
+         * @description Integrals of a node in milli-GPU-seconds.
+         *
+         *     Use is the sum of the four classes. Use above the guarantee is use less `within`. The idle
+         *     guarantee is the guarantee less `within` and `lent`.
+         */
+        Levels: {
+            /** @description Use charged as borrowed */
+            borrowed_mgpu_s: number;
+            /** @description Use that a fault made worthless; costs nothing */
+            fault_mgpu_s: number;
+            /** @description The guarantee, used or not */
+            guarantee_mgpu_s: number;
+            /** @description Use charged as guaranteed */
+            guaranteed_mgpu_s: number;
+            /** @description Idle guarantee that others used */
+            lent_mgpu_s: number;
+            /** @description Borrowed use without credits */
+            unpaid_mgpu_s: number;
+            /** @description GPUs of queued jobs, times the seconds that they waited */
+            waiting_mgpu_s: number;
+            /** @description Use inside of the node's guarantee */
+            within_mgpu_s: number;
+        };
+        /** @description A refused line. */
+        LineError: {
+            /** @description Line of the file; 0: the whole file */
+            line: number;
+            /** @description The reason, and what to do */
+            sentence: string;
+        };
         /**
          * @description * `started` - started
          *     * `claimed` - claimed
@@ -6358,6 +9134,17 @@ export interface components {
          * @enum {string}
          */
         ListedDecision: "started" | "claimed" | "stopped" | "claim_dropped";
+        /**
+         * @description GPUs that a node uses beyond its guarantee, and the node whose idle guarantee it uses.
+         *
+         *     "(reserve)" is what `within` guarantees to no child, "(outside)" everything outside of it.
+         */
+        Loan: {
+            borrower: string;
+            lender: string;
+            mgpu: number;
+            within: string;
+        };
         /** @description One stream of a rank. */
         LogStream: {
             has_output: boolean;
@@ -6369,6 +9156,16 @@ export interface components {
          * @enum {string}
          */
         LogStreamEnum: "stdout" | "stderr";
+        /** @description The time of a line. */
+        LogTime: {
+            /**
+             * Format: date-time
+             * @description At most two seconds after the line was written; null: the cluster knows no time
+             */
+            at: string | null;
+            /** @description Line of `text`, counted from 0 */
+            line: number;
+        };
         /** @description The user whose password was set. */
         Login: {
             login: string;
@@ -6383,6 +9180,101 @@ export interface components {
             /** @description Path; null if the caller may not see it */
             team: string | null;
         };
+        /** @description A mail to the caller. */
+        Mail: {
+            /** @description Address of the last try */
+            address?: string;
+            attempts?: number;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When it was sent, or given up
+             */
+            ended_at: string | null;
+            /** @description Answer of the mail server to the last try that failed */
+            error?: string;
+            /** Format: uuid */
+            readonly id: string;
+            /**
+             * Format: date-time
+             * @description When it is tried; null once it has ended
+             */
+            next_at: string | null;
+            /** @description Number of notices in it */
+            notice_count: number;
+            state: components["schemas"]["State634Enum"];
+            subject: string;
+        };
+        MailPage: {
+            items: components["schemas"]["Mail"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description No job starts on the cluster that could still run from `start` until before `end`. */
+        Maintenance: {
+            /** @description Whether the caller may change and cancel it */
+            can_change: boolean;
+            /** @description Name of the cluster */
+            cluster: string;
+            /**
+             * Format: date-time
+             * @description Excluded. At most 31 days after the start
+             */
+            end: string;
+            /** Format: uuid */
+            id: string;
+            made_by: string;
+            /** @description Null: the whole cluster */
+            pool: string | null;
+            reason: string;
+            /** Format: date-time */
+            start: string;
+            state: components["schemas"]["MaintenanceStateEnum"];
+            version: number;
+        };
+        /** @description A new maintenance window of a cluster, or of one pool on it. */
+        MaintenanceCreateRequest: {
+            /** @description Name of the cluster */
+            cluster: string;
+            /**
+             * Format: date-time
+             * @description Excluded. At most 31 days after the start
+             */
+            end: string;
+            /** @description Default: the whole cluster */
+            pool?: string | null;
+            reason: string;
+            /**
+             * Format: date-time
+             * @description Default: at once
+             */
+            start?: string | null;
+        };
+        MaintenancePage: {
+            items: components["schemas"]["Maintenance"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
+         * @description * `planned` - planned
+         *     * `open` - open
+         *     * `ended` - ended
+         *     * `cancelled` - cancelled
+         * @enum {string}
+         */
+        MaintenanceStateEnum: "planned" | "open" | "ended" | "cancelled";
+        /** @description Changes of a maintenance window. Missing fields stay as they are. */
+        MaintenanceUpdateRequest: {
+            /**
+             * Format: date-time
+             * @description Excluded. At most 31 days after the start
+             */
+            end?: string;
+            reason?: string;
+            /** Format: date-time */
+            start?: string;
+        };
         /**
          * @description * `gpu_hours` - gpu_hours
          *     * `credits` - credits
@@ -6390,6 +9282,90 @@ export interface components {
          * @enum {string}
          */
         MeasureEnum: "gpu_hours" | "credits" | "money";
+        /** @description A person or service account with a role at, above or below the node, or with use there. */
+        Member: {
+            /**
+             * Format: date-time
+             * @description The last sign-in or use of a token; null: never
+             */
+            last_active_at: string | null;
+            /** @description GPU time of this month at or below the node */
+            month_mgpu_s: number;
+            roles: components["schemas"]["MemberRole"][];
+            /**
+             * @description Place of the nearest role as seen from the node; `none`: use without a role
+             *
+             *     * `here` - here
+             *     * `above` - above
+             *     * `below` - below
+             *     * `none` - none
+             */
+            source: components["schemas"]["SourceEnum"];
+            /** @description Live tokens of a service account that the caller manages */
+            tokens: components["schemas"]["AccessToken"][];
+            /** @description By pool; caps without use, too */
+            use: components["schemas"]["MemberUse"][];
+            user: components["schemas"]["User"];
+        };
+        MemberPage: {
+            items: components["schemas"]["Member"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description A role of a member, at, above or below the node. */
+        MemberRole: {
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description From then on it gives no rights; null: it does not expire
+             */
+            expires_at: string | null;
+            /** @description null: granted during setup, or by a group */
+            granted_by?: string | null;
+            /** @description The group of the identity provider that gives it; empty: a person granted it */
+            group: string;
+            /** Format: uuid */
+            id: string;
+            /** @description Whether the caller may change and revoke it */
+            readonly may_change: boolean;
+            /** @description null: the platform */
+            node?: string | null;
+            /** Format: uuid */
+            node_id: string;
+            role: components["schemas"]["Role7deEnum"];
+            user: string;
+            /** @description The ETag is "v" and this number, quoted */
+            version: number;
+        };
+        /** @description Sums over all members, and the use of the node, which they must equal. */
+        MemberTotals: {
+            /** @description Whether the sums are the use of the node */
+            is_equal: boolean;
+            /** Format: date-time */
+            month_start: string;
+            /** @description GPU time of the chargeback report */
+            node_month_mgpu_s: number;
+            people_month_mgpu_s: number;
+            pools: components["schemas"]["PoolTotal"][];
+            service_accounts_month_mgpu_s: number;
+        };
+        /** @description GPUs of one pool that a member uses now at or below the node. */
+        MemberUse: {
+            /** @description The part that may be reclaimed */
+            borrowed_mgpu: number;
+            /** @description The most that the member may use at once; null: no cap */
+            cap_mgpu: number | null;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            guaranteed_mgpu: number;
+            pool: string;
+        };
         /** @description A closed month of an organization, in nano-currency. */
         MonthCheck: {
             /** @description Reason of a difference, and what to do; empty without one */
@@ -6585,6 +9561,49 @@ export interface components {
             /** @description Login of a person of the team */
             user?: string | null;
         };
+        /**
+         * @description * `guarantee` - Guarantee
+         *     * `borrow_limit` - Borrow Limit
+         *     * `loan` - Loan
+         *     * `budget` - Budget
+         *     * `class_cap` - Class Cap
+         *     * `role` - Role
+         * @enum {string}
+         */
+        NewChangeRequestKindEnum: "guarantee" | "borrow_limit" | "loan" | "budget" | "class_cap" | "role";
+        /** @description A request for a change that another person decides. */
+        NewChangeRequestRequest: {
+            /**
+             * Format: int64
+             * @description How much more: milli-GPU, or the unit of the budget's measure
+             */
+            amount?: number | null;
+            /**
+             * Format: date-time
+             * @description When a change of a quota is made. Default: at its approval
+             */
+            begin?: string | null;
+            kind: components["schemas"]["NewChangeRequestKindEnum"];
+            /** @description Path of the lending sibling */
+            lender?: string | null;
+            /** @description Path of the node that needs more. Not for a budget */
+            node?: string | null;
+            /** @description Name of a pool */
+            pool?: string | null;
+            /** @description Why, for the person who decides */
+            reason: string;
+            role?: components["schemas"]["Role7deEnum"] | components["schemas"]["NullEnum"];
+            /**
+             * Format: uuid
+             * @description Id of the budget or priority class
+             */
+            target?: string | null;
+            /**
+             * Format: date-time
+             * @description When a change of a quota is reverted, or a role ends
+             */
+            until?: string | null;
+        };
         /** @description A code of a node. */
         NewCodeRequest: {
             code: string;
@@ -6595,6 +9614,10 @@ export interface components {
             node: string;
             /** @description First month. It ends the code before it */
             start: string;
+        };
+        /** @description A comment on a request. */
+        NewCommentRequest: {
+            text: string;
         };
         /** @description A dispute to open. */
         NewDisputeRequest: {
@@ -6612,6 +9635,15 @@ export interface components {
             /** @description Path of the team, for all that it was charged for a pool in a month */
             team?: string | null;
         };
+        /** @description A key for an authenticator app. It is stored once a code confirms it. */
+        NewKey: {
+            /** @description The key as an `otpauth://` address */
+            address: string;
+            /** @description The key as text (base32) */
+            key: string;
+            /** @description The address as a QR code: an SVG in a `data:` URL */
+            picture: string;
+        };
         /** @description An organization that was just created, with its parts. */
         NewOrganization: {
             /**
@@ -6625,6 +9657,8 @@ export interface components {
             first_administrator: string | null;
             /** Format: uuid */
             id: string;
+            /** @description Of the first administrator, who was invited */
+            invitation: components["schemas"]["SentInvitation"] | null;
             kind: components["schemas"]["TreeNodeKind"];
             /** @description Parts that it still lacks, in sentences */
             missing: string[];
@@ -6639,6 +9673,28 @@ export interface components {
             slug: string;
             /** @description Path of the first team */
             team: string | null;
+        };
+        /** @description A new token for SCIM. Its secret is never shown again. */
+        NewScimToken: {
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Precise to the minute
+             */
+            last_used_at: string | null;
+            name: string;
+            /** @description The first 12 characters, to recognise the token */
+            prefix: string;
+            /** Format: date-time */
+            revoked_at: string | null;
+            /** @description `tds_` and 36 characters. null in the repeated answer to an Idempotency-Key, because secrets are not stored */
+            secret: string | null;
         };
         /** @description A transfer to carry out, or to ask approval for. */
         NewTransferRequest: {
@@ -6677,6 +9733,26 @@ export interface components {
             /** @description One line */
             reason: string;
         };
+        /** @description The fair-share of a node. That of an organization has nothing of other organizations. */
+        NodeFairShare: {
+            half_life_s: number;
+            /** @description Part of the weight over part of the use; 1000 is even. Null: no use */
+            level_permille: number | null;
+            node: string;
+            /** @description Position among the siblings; 1 comes first */
+            place: number;
+            /** @description Its place among its siblings, and why */
+            sentence: string;
+            /** @description The node and its siblings */
+            siblings: number;
+            /** @description Decayed use of all pools, in milli-GPU-seconds of the reference GPU */
+            used_mgpu_s: number;
+            /** @description Part of the decayed use of the node and its siblings */
+            used_permille: number;
+            weight: number;
+            /** @description Part of the weights of the node and its siblings */
+            weight_permille: number;
+        };
         /** @description The last request to a cluster about a node, and its result. */
         NodeRequest: {
             action: components["schemas"]["NodeAction"];
@@ -6710,6 +9786,36 @@ export interface components {
          * @enum {string}
          */
         NodeRequestState: "pending" | "done" | "refused" | "replaced" | "given_up";
+        /** @description The summaries of a node and of all nodes below it. */
+        NodeSummaries: {
+            /** Format: date-time */
+            as_of: string;
+            /** @description By path; archived nodes are left out */
+            nodes: components["schemas"]["NodeSummary"][];
+            pool: string;
+        };
+        /** @description The fair-share of a node, the credits of its teams, and its use of the last seven days. */
+        NodeSummary: {
+            /** @description In millionths of a GPU-second of the reference GPU. Null: no credit bank */
+            credits_ugpu_s: number | null;
+            half_life_s: number;
+            /** @description Part of the weight over part of the use; 1000 is even. Null: no use */
+            level_permille: number | null;
+            node: string;
+            /** @description Position among the siblings; 1 comes first */
+            place: number;
+            /** @description The node and its siblings */
+            siblings: number;
+            /** @description Decayed use of all pools, in milli-GPU-seconds of the reference GPU */
+            used_mgpu_s: number;
+            /** @description Part of the decayed use of the node and its siblings */
+            used_permille: number;
+            /** @description Average use of each day in the organization's time zone; the last is today, so far */
+            week_mgpu: number[];
+            weight: number;
+            /** @description Part of the weights of the node and its siblings */
+            weight_permille: number;
+        };
         /** @description How one line of an sbatch script was read. Line 0 is the whole script. */
         Note: {
             detail: string;
@@ -6730,6 +9836,8 @@ export interface components {
              */
             deadline: string | null;
             event: components["schemas"]["EventEnum"];
+            /** @description Numbers of a summary */
+            figures: components["schemas"]["Figure"][];
             /** Format: uuid */
             readonly id: string;
             /** @description Path of the page that shows more */
@@ -6780,6 +9888,21 @@ export interface components {
             pool: string;
             sentence: string;
         };
+        /** @description The nodes that a cluster offers in one pool. */
+        OfferedPool: {
+            capacity_mgpu: number;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            healthy_mgpu: number;
+            nodes: number;
+            nodes_healthy: number;
+            pool: string;
+        };
         /** @description Unfinished jobs below a node of the tree. */
         OpenWork: {
             node: components["schemas"]["TreeNode"];
@@ -6801,18 +9924,70 @@ export interface components {
              * @description Guarantee in that pool, in milli-GPU; required with pool
              */
             guaranteed_mgpu?: number | null;
+            /** @description Instead of first_administrator: is invited with the role organization_admin */
+            invited_administrator?: components["schemas"]["InvitedAdministratorRequest"] | null;
             name: string;
             /** @description Pool of the organization's first quota. Default: no quota */
             pool?: string | null;
             /** @description `[a-z0-9]([a-z0-9-]*[a-z0-9])?`. It never changes. Default: made from the name */
             slug?: string;
-            /** @description Slug of the first team, which gets all of the quota. Default: `main` with an administrator or a pool, else no team */
+            /** @description Slug of the first team, which gets all of the quota. Default: `main` with an administrator or a pool and without a tree, else no team */
             team?: string | null;
             /**
              * @description IANA name such as Europe/Berlin. Later, billing periods will follow it
              * @default UTC
              */
             time_zone?: string;
+            /** @description A tree file to import into it. Its paths begin with the slug */
+            tree?: components["schemas"]["TreeFileRequest"] | null;
+        };
+        /** @description An organization that would be created, with its parts. */
+        OrganizationPreview: {
+            /** @description Parts that it would still lack, in sentences */
+            missing: string[];
+            path: string;
+            /** @description Path of the first team */
+            team: string | null;
+            /** @description Changes by the tree file, or its errors by line */
+            tree: components["schemas"]["TreeImportPreview"] | null;
+        };
+        /** @description An organization, with its settings and counts. */
+        OrganizationSummary: {
+            /**
+             * Format: date-time
+             * @description Since then, no new jobs start there; null: not archived
+             */
+            archived_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Of its rate card; empty without one */
+            currency: string;
+            /** @description Level below the organization, which is level 0 */
+            depth: number;
+            guarantees: components["schemas"]["PoolGuarantee"][];
+            /** Format: uuid */
+            id: string;
+            /** @description Including those that start or are stopped */
+            jobs_running: number;
+            jobs_waiting: number;
+            kind: components["schemas"]["TreeNodeKind"];
+            name: string;
+            organization: string;
+            /** @description Path of the parent node */
+            parent: string | null;
+            /** @description Slugs from the organization down: `ai-company/research` */
+            path: string;
+            /** @description People with an account that is active */
+            people: number;
+            slug: string;
+            /** @description Teams that are not archived */
+            teams: number;
+            time_zone: string;
+        };
+        OrganizationSummaryPage: {
+            items: components["schemas"]["OrganizationSummary"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
         };
         /**
          * @description * `portal` - portal
@@ -6828,6 +10003,14 @@ export interface components {
          * @enum {string}
          */
         OutcomeEnum: "submitted" | "refused" | "skipped" | "missed";
+        /** @description The decayed use after a time, in milli-GPU-seconds of the reference GPU. */
+        OutlookPoint: {
+            after_s: number;
+            /** @description If the node used nothing from now on */
+            idle_mgpu_s: number;
+            /** @description If it went on to use what it uses now */
+            steady_mgpu_s: number;
+        };
         /** @description Workloads submitted directly to the cluster, as last listed. */
         Outside: {
             /** @description Largest first; null unless you manage clusters */
@@ -6863,11 +10046,33 @@ export interface components {
          * @enum {string}
          */
         OutsideHolderReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
+        /**
+         * @description Use of a child above its guarantee, and whose idle guarantee made it possible.
+         *
+         *     "(reserve)" is the node's guarantee that it gave to no child, "(outside)" everything outside the
+         *     node. GPUs of a pool are interchangeable, so each borrower borrows from all lenders of that
+         *     second in proportion.
+         */
+        Pair: {
+            borrower: string;
+            lender: string;
+            mgpu_s: number;
+        };
         /** @description A parent's guarantee, and its reserve: the part that no child is guaranteed. */
         ParentsShare: {
             guaranteed_mgpu: number;
             reserve_after_mgpu: number;
             reserve_before_mgpu: number;
+        };
+        /**
+         * @description A node that borrows from the team, or lends to it.
+         *
+         *     "(reserve)" is a guarantee that a node above gave to no child, "(outside)" all of the
+         *     installation outside of the organization.
+         */
+        Partner: {
+            mgpu: number;
+            node: string;
         };
         /** @description The caller's old and new password. */
         PasswordChangeRequest: {
@@ -7005,6 +10210,22 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
+        /**
+         * @description * `view_tree` - view_tree
+         *     * `view_jobs` - view_jobs
+         *     * `view_job_content` - view_job_content
+         *     * `submit_jobs` - submit_jobs
+         *     * `manage_jobs` - manage_jobs
+         *     * `manage_members` - manage_members
+         *     * `manage_structure` - manage_structure
+         *     * `manage_quota` - manage_quota
+         *     * `view_costs` - view_costs
+         *     * `manage_prices` - manage_prices
+         *     * `view_audit` - view_audit
+         *     * `manage_clusters` - manage_clusters
+         * @enum {string}
+         */
+        PermissionsEnum: "view_tree" | "view_jobs" | "view_job_content" | "submit_jobs" | "manage_jobs" | "manage_members" | "manage_structure" | "manage_quota" | "view_costs" | "manage_prices" | "view_audit" | "manage_clusters";
         /** @description A job that holds GPUs of a cluster, with its nodes. */
         Placement: {
             /** Format: uuid */
@@ -7204,6 +10425,25 @@ export interface components {
             /** @description Worth of one device relative to the reference GPU, per mille */
             weight: number;
         };
+        /** @description The capacity of a pool now, and who borrows and who starves in an organization. */
+        PoolCapacity: {
+            /** Format: date-time */
+            as_of: string;
+            clusters: components["schemas"]["ClusterCapacity"][];
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description The largest first */
+            loans: components["schemas"]["Loan"][];
+            organization: string;
+            pool: string;
+            /** @description Those that miss the most first */
+            starved: components["schemas"]["StarvedTeam"][];
+        };
         /** @description A new pool. Clusters report their nodes under its name. */
         PoolCreateRequest: {
             /** @description Other names of its GPUs, such as nvidia_h100_80gb_hbm3, by which jobs may ask for it. Case does not matter, and _ is -. They replace all others */
@@ -7249,6 +10489,56 @@ export interface components {
             is_overcommitted: boolean;
             pool: string;
         };
+        /** @description The entitlement of a team in a pool. Use is as of the last cycle that changed it. */
+        PoolEntitlement: {
+            /**
+             * Format: date-time
+             * @description Null: no cycle yet
+             */
+            as_of: string | null;
+            /** @description Use of jobs that others may reclaim, because they do not fit whole in the guarantee */
+            at_risk_mgpu: number;
+            /** @description What quota would let start now */
+            available_mgpu: number;
+            borrow_limit_mgpu: number | null;
+            borrowed_mgpu: number;
+            /** @description Who uses the team's idle guarantee */
+            borrowers: components["schemas"]["Partner"][];
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            fair_share: components["schemas"]["FairShare"];
+            guaranteed_mgpu: number;
+            in_use_mgpu: number;
+            lend_limit_mgpu: number | null;
+            /** @description Whose idle guarantee the team uses */
+            lenders: components["schemas"]["Partner"][];
+            lent_mgpu: number;
+            pool: string;
+            reclaimed: components["schemas"]["Reclaimed"];
+            sentence: string;
+            /** @description Null without the right to submit, and while other previews are computed */
+            starts: components["schemas"]["SizeStart"][] | null;
+            waiting_mgpu: number;
+            /** @description Jobs submitted in the last 28 days. Sizes without a start are absent */
+            waits: components["schemas"]["SizeWaits"][];
+        };
+        /** @description The guarantee of an organization in a pool. */
+        PoolGuarantee: {
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            guaranteed_mgpu: number;
+            pool: string;
+        };
         PoolPage: {
             items: components["schemas"]["Pool"][];
             /** @description Path and query of the next page, null on the last */
@@ -7256,9 +10546,12 @@ export interface components {
         };
         /** @description Terms of a pool during `[start, end)`. Multipliers are in millionths. */
         PoolTerms: {
-            /** Format: date-time */
-            added_at: string;
-            /** @description Login */
+            /**
+             * Format: date-time
+             * @description null for terms of older versions
+             */
+            added_at: string | null;
+            /** @description Login; empty for terms of older versions */
             added_by: string;
             borrowed_ppm: number;
             /**
@@ -7329,6 +10622,21 @@ export interface components {
             /** @default 1000000 */
             unpaid_ppm?: number;
         };
+        /** @description GPUs of one pool in use by all members, and by the node. */
+        PoolTotal: {
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Use of the node after the last cycle */
+            node_mgpu: number;
+            people_mgpu: number;
+            pool: string;
+            service_accounts_mgpu: number;
+        };
         /** @description The settings of a pool to change. Missing settings stay. */
         PoolUpdateRequest: {
             /** @description Other names of its GPUs, such as nvidia_h100_80gb_hbm3, by which jobs may ask for it. Case does not matter, and _ is -. They replace all others */
@@ -7343,6 +10651,87 @@ export interface components {
             device?: components["schemas"]["DeviceEnum"];
             /** @description Worth of one device relative to the reference GPU, per mille. Default for a new pool: 1000 for GPUs, 10 for cores */
             weight?: number;
+        };
+        /** @description The figures of a node in a pool in one week. */
+        PoolWeek: {
+            cost_nano: number;
+            /** @description Null: no rate card */
+            currency: string | null;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description Guarantee that nobody used */
+            idle_mgpu_s: number;
+            /** @description Work that preemptions lost */
+            lost_mgpu_s: number;
+            pool: string;
+            preemptions: number;
+            used_mgpu_s: number;
+            waits: components["schemas"]["Waits"][];
+        };
+        /** @description The preemptions of a team's jobs for jobs of another team. */
+        Preempted: {
+            /** @description "(outside)" is another organization */
+            for_team: string;
+            jobs: number;
+            /** @description Work since the last checkpoint or the start, in milli-GPU-seconds */
+            lost_mgpu_s: number;
+            preemptions: number;
+            team: string;
+        };
+        /** @description The preemptions of a node's jobs, and for them. The sums count its own jobs only. */
+        PreemptionHistory: {
+            /** Format: date-time */
+            as_of: string;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** Format: date-time */
+            end: string;
+            lost_mgpu_s: number;
+            node: string;
+            pool: string;
+            preemptions: number;
+            rows: components["schemas"]["Preempted"][];
+            /** Format: date-time */
+            start: string;
+            time_zone: string;
+        };
+        /** @description The choices of the caller. */
+        Preferences: {
+            digest: components["schemas"]["DigestEnum"];
+            /** @description Address of mails; empty: no mail */
+            email: string;
+            events: components["schemas"]["EventChoice"][];
+            /** @description Whether the operator named a mail server */
+            is_mail_configured: boolean;
+            quiet_hours: components["schemas"]["QuietHours"] | null;
+            /** @description IANA name */
+            time_zone: string;
+            version: number;
+        };
+        /** @description Changes of the caller's choices. Missing fields stay as they are. */
+        PreferencesUpdateRequest: {
+            /**
+             * @description none: at once; hourly: at each full hour; daily: at 08:00
+             *
+             *     * `none` - None
+             *     * `hourly` - Hourly
+             *     * `daily` - Daily
+             */
+            digest?: components["schemas"]["DigestEnum"];
+            events?: components["schemas"]["EventChoiceUpdateRequest"][];
+            quiet_hours?: components["schemas"]["QuietHoursRequest"] | null;
+            /** @description IANA name such as Europe/Berlin */
+            time_zone?: string;
         };
         /** @description The price of a class at one moment, and the cost of the period's usage at it. */
         PriceAt: {
@@ -7519,6 +10908,24 @@ export interface components {
             /** @description `urn:tidegate:problem:` and the code */
             type: string;
         };
+        /** @description The proof that the caller is the person who signed in. */
+        ProofRequest: {
+            /**
+             * @description The password, or the present code of the authenticator app
+             * @default
+             */
+            proof?: string;
+        };
+        /** @description The start of a sign-in at an identity provider. */
+        ProviderSignInRequest: {
+            /**
+             * @description Path of the page to show after it
+             * @default /
+             */
+            next?: string;
+            /** @description Slug of the organization */
+            organization: string;
+        };
         /** @description The state of the quarantine. Details are null unless you administer the platform. */
         Quarantine: {
             /** @description Attempts that were found on clusters, but not in the database */
@@ -7540,6 +10947,20 @@ export interface components {
             /** @description Jobs put on hold, as they may have run on a cluster that did not answer */
             held: number;
             strangers: number;
+        };
+        /** @description Hours of the day without mail, over midnight where the end is smaller. */
+        QuietHours: {
+            /** @description Local time, such as "07:00" */
+            end: string;
+            /** @description Local time, such as "22:00" */
+            start: string;
+        };
+        /** @description Hours of the day without mail, over midnight where the end is smaller. */
+        QuietHoursRequest: {
+            /** @description Local time, such as "07:00" */
+            end: string;
+            /** @description Local time, such as "22:00" */
+            start: string;
         };
         /** @description A node's quota in one pool. A limit of null means no limit of its own. */
         Quota: {
@@ -7900,6 +11321,16 @@ export interface components {
             start?: string | null;
             usage_class: components["schemas"]["PricedClass"];
         };
+        /** @description Jobs of the team on notice of a reclaim. */
+        Reclaimed: {
+            jobs: number;
+            mgpu: number;
+            /**
+             * Format: date-time
+             * @description The first must stop by then
+             */
+            until: string | null;
+        };
         /** @description One account and pool of a day. The listed and omitted differences sum to the difference. */
         ReconciledAccount: {
             /** @description Name of the account on the cluster */
@@ -8066,6 +11497,16 @@ export interface components {
          * @enum {string}
          */
         ReconciliationStatus: "green" | "red" | "pending" | "unavailable";
+        /** @description Recovery codes. They are shown this once. */
+        RecoveryCodes: {
+            /** @description Empty where the former codes still work */
+            recovery_codes: string[];
+        };
+        /** @description A rejection of a request. */
+        RejectionRequest: {
+            /** @description Why, for the person who asked */
+            note: string;
+        };
         /** @description A new name. The path stays. */
         RenamingRequest: {
             name: string;
@@ -8151,6 +11592,58 @@ export interface components {
             /** @description Part of the usage without a price, which costs 0 */
             unpriced_mgpu_s: number;
         };
+        /** @description A comment on a request. */
+        RequestComment: {
+            /** Format: date-time */
+            at: string;
+            author: string;
+            /** Format: uuid */
+            id: string;
+            text: string;
+        };
+        /** @description Numbers of requests. */
+        RequestCounts: {
+            decided: number;
+            /** @description Your open requests */
+            mine: number;
+            /** @description Counter-offers that wait for you */
+            to_answer: number;
+            to_decide: number;
+        };
+        /**
+         * @description * `guarantee` - Guarantee
+         *     * `borrow_limit` - Borrow Limit
+         *     * `loan` - Loan
+         *     * `budget` - Budget
+         *     * `class_cap` - Class Cap
+         *     * `role` - Role
+         *     * `write` - Write
+         * @enum {string}
+         */
+        RequestKind: "guarantee" | "borrow_limit" | "loan" | "budget" | "class_cap" | "role" | "write";
+        /** @description The terms of a request to preview. Without an amount, the request as asked. */
+        RequestPreviewRequest: {
+            /**
+             * Format: int64
+             * @description How much more, in milli-GPU
+             */
+            amount?: number | null;
+            /** @default 86400 */
+            horizon_s?: number;
+            sources?: components["schemas"]["SourceRequest"][];
+            /** Format: date-time */
+            until?: string | null;
+        };
+        /**
+         * @description * `pending` - Pending
+         *     * `countered` - Countered
+         *     * `approved` - Approved
+         *     * `rejected` - Rejected
+         *     * `withdrawn` - Withdrawn
+         *     * `expired` - Expired
+         * @enum {string}
+         */
+        RequestStatus: "pending" | "countered" | "approved" | "rejected" | "withdrawn" | "expired";
         /** @description A request with every default and choice filled in. */
         ResolvedJob: {
             /** @description Whether output is added to existing files */
@@ -8242,6 +11735,23 @@ export interface components {
          * @enum {string}
          */
         RightEnum: "borrowed" | "borrowed_above" | "preemptible" | "priority";
+        /** @description A role, with its rights. */
+        Role: {
+            permissions: components["schemas"]["PermissionsEnum"][];
+            role: components["schemas"]["Role7deEnum"];
+            /** @description The rights, in one sentence */
+            sentence: string;
+        };
+        /**
+         * @description * `organization_admin` - organization_admin
+         *     * `department_admin` - department_admin
+         *     * `team_lead` - team_lead
+         *     * `researcher` - researcher
+         *     * `finance` - finance
+         *     * `auditor` - auditor
+         * @enum {string}
+         */
+        Role701Enum: "organization_admin" | "department_admin" | "team_lead" | "researcher" | "finance" | "auditor";
         /**
          * @description * `platform_admin` - platform_admin
          *     * `organization_admin` - organization_admin
@@ -8253,30 +11763,58 @@ export interface components {
          *     * `service_account` - service_account
          * @enum {string}
          */
-        RoleEnum: "platform_admin" | "organization_admin" | "department_admin" | "team_lead" | "researcher" | "finance" | "auditor" | "service_account";
+        Role7deEnum: "platform_admin" | "organization_admin" | "department_admin" | "team_lead" | "researcher" | "finance" | "auditor" | "service_account";
         /** @description A user's role on a node and everything below it. */
         RoleGrant: {
             /** Format: date-time */
             created_at: string;
-            /** @description null: granted during setup */
+            /**
+             * Format: date-time
+             * @description From then on it gives no rights; null: it does not expire
+             */
+            expires_at: string | null;
+            /** @description null: granted during setup, or by a group */
             granted_by?: string | null;
+            /** @description The group of the identity provider that gives it; empty: a person granted it */
+            group: string;
             /** Format: uuid */
             id: string;
             /** @description null: the platform */
             node?: string | null;
-            role: components["schemas"]["RoleEnum"];
+            role: components["schemas"]["Role7deEnum"];
             user: string;
+            /** @description The ETag is "v" and this number, quoted */
+            version: number;
+        };
+        /** @description The changeable fields of a grant. */
+        RoleGrantChangeRequest: {
+            /**
+             * Format: date-time
+             * @description null lifts the expiry
+             */
+            expires_at?: string | null;
+            role?: components["schemas"]["Role7deEnum"];
         };
         /** @description A role to grant. */
         RoleGrantCreationRequest: {
+            /**
+             * Format: date-time
+             * @description From then on the role gives no rights. Default: it does not expire
+             */
+            expires_at?: string | null;
             /** @description Path of the node; null for platform_admin only */
             node?: string | null;
-            role: components["schemas"]["RoleEnum"];
+            role: components["schemas"]["Role7deEnum"];
             /** @description Login */
             user: string;
         };
         RoleGrantPage: {
             items: components["schemas"]["RoleGrant"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        RolePage: {
+            items: components["schemas"]["Role"][];
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
@@ -8309,6 +11847,44 @@ export interface components {
             state: string;
             team: string;
             user: string;
+        };
+        /** @description A saved view of the list of jobs. */
+        SavedView: {
+            /** @description Actions that the caller may take */
+            can: components["schemas"]["SavedViewCanEnum"][];
+            /** Format: date-time */
+            created_at: string;
+            /** Format: uuid */
+            id: string;
+            name: string;
+            /** @description Query parameters of `GET /jobs` without `limit` and `cursor`, and `columns` of the page */
+            parameters: {
+                [key: string]: string;
+            };
+            /** @description Path of the team that it is shared with; null: personal */
+            shared_with: string | null;
+            /** @description The username of its owner */
+            user: string;
+        };
+        /**
+         * @description * `delete` - delete
+         * @enum {string}
+         */
+        SavedViewCanEnum: "delete";
+        /** @description A new view. */
+        SavedViewCreateRequest: {
+            name: string;
+            /** @description Query parameters of `GET /jobs` without `limit` and `cursor`, and `columns` of the page */
+            parameters: {
+                [key: string]: string;
+            };
+            /** @description Path of a team that gets the view; null: a personal one */
+            share_with?: string | null;
+        };
+        SavedViewPage: {
+            items: components["schemas"]["SavedView"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
         };
         /** @description A schedule as lists show it. */
         Schedule: {
@@ -8512,6 +12088,77 @@ export interface components {
             last_observation_at: string | null;
             late_after_s: number;
         };
+        /** @description SCIM of an organization. */
+        Scim: {
+            /** @description Pushed people whose account is active */
+            active_people: number;
+            /** @description A pushed person takes over the account with the same username, which SCIM did not create */
+            adopts_accounts: boolean;
+            /** @description The address to enter at the identity provider */
+            base_url: string;
+            /** @description Pushed people whose account is deactivated */
+            deactivated_people: number;
+            /**
+             * @description The claim of a sign-in that equals the person's externalId at SCIM: `sub`, `oid` of Entra ID, or `uid` of Okta with an authorization server of one's own
+             *
+             *     * `sub` - sub
+             *     * `oid` - oid
+             *     * `uid` - uid
+             */
+            external_id_claim: components["schemas"]["ExternalIdClaimEnum"];
+            /** @description Pushed groups */
+            groups: number;
+            /**
+             * Format: date-time
+             * @description Last request of the identity provider, precise to the minute
+             */
+            last_contact_at: string | null;
+            version: number;
+        };
+        /** @description The wanted settings of SCIM. */
+        ScimChangeRequest: {
+            /** @description A pushed person takes over the account with the same username, which SCIM did not create */
+            adopts_accounts: boolean;
+            /**
+             * @description The claim of a sign-in that equals the person's externalId at SCIM: `sub`, `oid` of Entra ID, or `uid` of Okta with an authorization server of one's own
+             *
+             *     * `sub` - sub
+             *     * `oid` - oid
+             *     * `uid` - uid
+             */
+            external_id_claim: components["schemas"]["ExternalIdClaimEnum"];
+        };
+        /** @description A token for SCIM, without its secret. */
+        ScimToken: {
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Precise to the minute
+             */
+            last_used_at: string | null;
+            name: string;
+            /** @description The first 12 characters, to recognise the token */
+            prefix: string;
+            /** Format: date-time */
+            revoked_at: string | null;
+        };
+        /** @description A token for SCIM to create. */
+        ScimTokenCreationRequest: {
+            expires_in_days: number;
+            /** @description Such as the provider's name */
+            name: string;
+        };
+        ScimTokenPage: {
+            items: components["schemas"]["ScimToken"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
         /**
          * @description * `read` - read
          *     * `jobs` - jobs
@@ -8521,6 +12168,110 @@ export interface components {
          * @enum {string}
          */
         ScopesEnum: "read" | "jobs" | "quotas" | "reports" | "admin";
+        /** @description The second factors of a person. */
+        SecondFactors: {
+            authenticator_app: components["schemas"]["AuthenticatorApp"] | null;
+            /** @description Whether the person signs in with a password */
+            can_enrol: boolean;
+            /** @description Whether the organization requires a factor */
+            is_required: boolean;
+            /** @description Recovery codes that were not used */
+            recovery_codes_left: number;
+            security_keys: components["schemas"]["SecurityKey"][];
+            /** @description Login of the person */
+            user: string;
+        };
+        /** @description The writes of an organization that need a second person. */
+        SecondPersonPolicy: {
+            /** @description Whether a platform administrator may go on alone, with a reason */
+            allows_emergency: boolean;
+            /** @description Whether you may change the rules */
+            can_edit: boolean;
+            /** Format: date-time */
+            changed_at: string | null;
+            changed_by: string | null;
+            /** @description Whether changes of the policy and of priority classes need a second person */
+            guards_rules: boolean;
+            /** @description Milli-GPUs that a person may move alone within a day, above which a write needs a second person; null: any number */
+            moved_mgpu_max: number | null;
+            /** @description Its slug */
+            organization: string;
+            /** @description Running jobs that a write would stop, from which it needs a second person; null: never */
+            stopped_jobs_min: number | null;
+            version: number;
+        };
+        /** @description A change of the rules about a second person. Missing rules stay. */
+        SecondPersonPolicyUpdateRequest: {
+            /** @description Whether a platform administrator may go on alone, with a reason */
+            allows_emergency?: boolean;
+            /** @description Whether changes of the policy and of priority classes need a second person */
+            guards_rules?: boolean;
+            /**
+             * Format: int64
+             * @description Milli-GPUs that a person may move alone within a day, above which a write needs a second person; null: any number
+             */
+            moved_mgpu_max?: number | null;
+            /** @description Running jobs that a write would stop, from which it needs a second person; null: never */
+            stopped_jobs_min?: number | null;
+        };
+        /** @description A security key or passkey. */
+        SecurityKey: {
+            /** Format: date-time */
+            created_at: string;
+            /** Format: uuid */
+            id: string;
+            /**
+             * Format: date-time
+             * @description null: never used
+             */
+            last_used_at: string | null;
+            name: string;
+        };
+        /** @description An invitation that was just sent. */
+        SentInvitation: {
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /**
+             * Format: date-time
+             * @description From then on its link does not work
+             */
+            expires_at: string;
+            /** Format: uuid */
+            id: string;
+            invited_by: string;
+            is_mailed: boolean;
+            /** @description Path and fragment of the page, shown once. null if it was mailed, and in the repeated answer to an Idempotency-Key */
+            link: string | null;
+            name: string;
+            node: string;
+            role: components["schemas"]["Role7deEnum"];
+            /**
+             * Format: date-time
+             * @description End of the role; null: it does not expire
+             */
+            role_expires_at: string | null;
+            /** @description Of the account that accepting it creates */
+            username: string;
+        };
+        /** @description The integrals of a node: their sums over the period, and by step. */
+        Series: {
+            node: string;
+            steps: components["schemas"]["LevelSteps"];
+            sums: components["schemas"]["Levels"];
+        };
+        /** @description A new service account. */
+        ServiceAccountCreationRequest: {
+            /** @description Default: the username */
+            name?: string | null;
+            /**
+             * Format: date-time
+             * @description End of its role. Default: it does not expire
+             */
+            role_expires_at?: string | null;
+            /** @description `[a-z0-9]([a-z0-9._-]*[a-z0-9])?` */
+            username: string;
+        };
         /** @description The signed-in user, with roles and permissions. */
         Session: {
             /** @description For X-CSRFToken; empty for an access token */
@@ -8541,7 +12292,7 @@ export interface components {
         SessionGrant: {
             /** @description null: the whole platform */
             node_path: string | null;
-            role: components["schemas"]["RoleEnum"];
+            role: components["schemas"]["Role7deEnum"];
         };
         /** @description The organization of the signed-in user. */
         SessionOrganization: {
@@ -8556,11 +12307,18 @@ export interface components {
             id: string;
             kind: components["schemas"]["UserKind"];
             login: string;
+            /** @description The organization requires one. All other requests are refused until it is added */
+            must_add_second_factor: boolean;
             /** @description All other requests are refused until POST /password */
             must_change_password: boolean;
             name: string;
             organization: components["schemas"]["SessionOrganization"] | null;
             username: string;
+        };
+        /** @description The owner of the sessions to end. */
+        SessionsEndRequest: {
+            /** @description Login of a user that the caller manages. Default: the caller */
+            user?: string | null;
         };
         /**
          * @description * `none` - none
@@ -8569,14 +12327,92 @@ export interface components {
          * @enum {string}
          */
         ShareEnum: "none" | "by_guarantee" | "by_usage";
+        /** @description The identity providers with which a stranger may sign in. */
+        SignInOptions: {
+            providers: components["schemas"]["SignInProvider"][];
+        };
+        /** @description The second factor in the sign-in policy of an organization. */
+        SignInPolicy: {
+            requires_second_factor: boolean;
+            /** @description 0: nobody has set the policy */
+            version: number;
+        };
+        /** @description The wanted sign-in policy. */
+        SignInPolicyChangeRequest: {
+            /** @description Whether people who sign in with a password need a second factor */
+            requires_second_factor: boolean;
+        };
+        /** @description An identity provider that the sign-in page offers. */
+        SignInProvider: {
+            name: string;
+            organization: string;
+        };
         /** @description Login and password. */
         SigningInRequest: {
             login: string;
             password: string;
         };
+        /** @description The start of a job of a size, were it submitted now. Nothing is reserved. */
+        SizeStart: {
+            /** @description Part beyond the guarantee */
+            borrowed_mgpu: number;
+            cluster: string | null;
+            code: string;
+            devices: number;
+            /**
+             * @description guaranteed, borrowed: it would start now. reclaim: once victims have stopped
+             *
+             *     * `guaranteed` - guaranteed
+             *     * `borrowed` - borrowed
+             *     * `reclaim` - reclaim
+             *     * `waits` - waits
+             *     * `refused` - refused
+             */
+            kind: components["schemas"]["SizeStartKindEnum"];
+            /**
+             * Format: date-time
+             * @description Latest start, where known
+             */
+            latest: string | null;
+            nodes: number;
+            sentence: string;
+        };
+        /**
+         * @description * `guaranteed` - guaranteed
+         *     * `borrowed` - borrowed
+         *     * `reclaim` - reclaim
+         *     * `waits` - waits
+         *     * `refused` - refused
+         * @enum {string}
+         */
+        SizeStartKindEnum: "guaranteed" | "borrowed" | "reclaim" | "waits" | "refused";
+        /** @description Waits before the first start of jobs with at most `devices`, and more than half of them. */
+        SizeWaits: {
+            devices: number;
+            jobs: number;
+            /** @description Half of the jobs waited no longer, in seconds */
+            p50_s: number;
+            /** @description 95 % of the jobs waited no longer, in seconds */
+            p95_s: number;
+        };
         /** @description GPUs on one node. */
         Slot: {
             mgpu: number;
+            node: string;
+        };
+        /**
+         * @description * `here` - here
+         *     * `above` - above
+         *     * `below` - below
+         *     * `none` - none
+         * @enum {string}
+         */
+        SourceEnum: "here" | "above" | "below" | "none";
+        /** @description A sibling that gives GPUs. */
+        SourceRequest: {
+            /** Format: int64 */
+            amount_mgpu: number;
+            /** @description Path of the sibling */
             node: string;
         };
         /** @description A period. */
@@ -8624,6 +12460,30 @@ export interface components {
             /** @default 86400 */
             horizon_s?: number;
         };
+        /** @description A started device login, with the names of RFC 8628. */
+        StartedDeviceLogin: {
+            /** @description Secret of the machine, for its polls */
+            device_code: string;
+            /** @description Seconds until the login expires */
+            expires_in: number;
+            /** @description Seconds between two polls */
+            interval: number;
+            /** @description Code for the person: `WDJB-MJHT` */
+            user_code: string;
+            /** @description The page on which the person enters it */
+            verification_uri: string;
+            /** @description The page with the code in it */
+            verification_uri_complete: string;
+        };
+        /** @description A team that waits for GPUs inside of its guarantee. */
+        StarvedTeam: {
+            /** @description Part of the waiting GPUs that it is guaranteed */
+            missing_mgpu: number;
+            team: string;
+            waiting_mgpu: number;
+            /** Format: date-time */
+            waiting_since: string | null;
+        };
         /**
          * @description * `open` - open
          *     * `grace` - grace
@@ -8632,6 +12492,14 @@ export interface components {
          * @enum {string}
          */
         State576Enum: "open" | "grace" | "due" | "closed";
+        /**
+         * @description * `pending` - Pending
+         *     * `sending` - Sending
+         *     * `sent` - Sent
+         *     * `failed` - Failed
+         * @enum {string}
+         */
+        State634Enum: "pending" | "sending" | "sent" | "failed";
         /** @description A team's credits in a month of its organization's time zone. */
         Statement: {
             /** @description Attempts with paid borrowed use, by day; those that you may see */
@@ -8709,6 +12577,50 @@ export interface components {
             unit?: components["schemas"]["UnitEnum"];
         };
         /**
+         * @description * `5m` - 5m
+         *     * `hour` - hour
+         *     * `day` - day
+         * @enum {string}
+         */
+        StepEnum: "5m" | "hour" | "day";
+        /** @description The waits of the jobs that started first in a step. */
+        StepWaits: {
+            jobs: number;
+            /** @description Half of the jobs waited no longer, in seconds */
+            p50_s: number;
+            /** @description 95 % of the jobs waited no longer, in seconds */
+            p95_s: number;
+            /** @description Number of the step, from 0 */
+            step: number;
+            /**
+             * @description Borrowed if any of the job's GPUs was borrowed at its start
+             *
+             *     * `guaranteed` - guaranteed
+             *     * `borrowed` - borrowed
+             */
+            usage_class: components["schemas"]["UsageClassF49Enum"];
+        };
+        /** @description A job that would still run when the maintenance begins. */
+        StillRunning: {
+            /**
+             * Format: date-time
+             * @description End by its time limit; null: it has no time limit
+             */
+            ends_at: string | null;
+            /** Format: uuid */
+            job: string;
+            name: string;
+            /** @description Path */
+            team: string;
+            /** @description Username */
+            user: string;
+        };
+        StillRunningPage: {
+            items: components["schemas"]["StillRunning"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /**
          * @description * `cancelled` - cancelled
          *     * `preempted` - preempted
          *     * `withdrawn` - withdrawn
@@ -8717,6 +12629,15 @@ export interface components {
          * @enum {string}
          */
         StopReasonEnum: "cancelled" | "preempted" | "withdrawn" | "requeued" | "cost_cap";
+        /** @description The running jobs of a team in a pool that a write would stop. */
+        StoppedJobs: {
+            /** @description Work since their last checkpoints */
+            at_risk_mgpu_s: number;
+            jobs: number;
+            pool: string;
+            /** @description Path of the team; empty for other organizations */
+            team: string;
+        };
         /** @description The new job, with notes on the lines of its sbatch script. */
         SubmittedJob: {
             /** @description null if the job is no task of an array */
@@ -8808,6 +12729,24 @@ export interface components {
             /** @description Username */
             user: string;
         };
+        /** @description Where the GPUs of a change of quotas could come from. */
+        Supply: {
+            borrow_limit_mgpu: number | null;
+            /** @description Of the node now */
+            guaranteed_mgpu: number;
+            in_use_mgpu: number;
+            /** @description Of the parent, given to nobody */
+            reserve_mgpu: number;
+            sources: components["schemas"]["SupplySource"][];
+        };
+        /** @description A sibling that could give GPUs. */
+        SupplySource: {
+            guaranteed_mgpu: number;
+            in_use_mgpu: number;
+            node: string;
+            /** @description In open offers to lend to this node */
+            offered_mgpu: number;
+        };
         /** @description The credits of a team. */
         TeamCredits: {
             balance_ugpu_s: number;
@@ -8886,6 +12825,22 @@ export interface components {
             second_showback_nano: number;
             team: string;
         };
+        /** @description The waits of a team's jobs. */
+        TeamWaits: {
+            jobs: number;
+            /** @description Half of the jobs waited no longer, in seconds */
+            p50_s: number;
+            /** @description 95 % of the jobs waited no longer, in seconds */
+            p95_s: number;
+            team: string;
+            /**
+             * @description Borrowed if any of the job's GPUs was borrowed at its start
+             *
+             *     * `guaranteed` - guaranteed
+             *     * `borrowed` - borrowed
+             */
+            usage_class: components["schemas"]["UsageClassF49Enum"];
+        };
         /** @description The time limits of one owner: a pool, a node of the tree, or a priority class. */
         TimeLimit: {
             /** @description Whether the caller may change them */
@@ -8955,6 +12910,83 @@ export interface components {
         };
         /** @enum {string} */
         TopologyLevel: "node" | "nvlink" | "rack" | "block";
+        /** @description A change by an import. */
+        TreeChange: {
+            action: components["schemas"]["TreeChangeActionEnum"];
+            /** @description Name, path, expiry or quota after; empty: none */
+            after: string;
+            /** @description Name, path, expiry or quota before; empty: none */
+            before: string;
+            /** @description Kind of the node; empty for a member */
+            kind: string;
+            /** @description Line of the file; 0: the file lacks it */
+            line: number;
+            /** @description Nodes below that are archived, too */
+            nodes_below: number;
+            /** @description Path of the node after the import */
+            path: string;
+            /** @description Pool of a quota; empty for others */
+            pool: string;
+            /** @description Role; empty for a node */
+            role: string;
+            /** @description Login or mail address; empty for a node */
+            user: string;
+        };
+        /**
+         * @description * `node_created` - node_created
+         *     * `node_renamed` - node_renamed
+         *     * `node_moved` - node_moved
+         *     * `node_archived` - node_archived
+         *     * `role_granted` - role_granted
+         *     * `role_expiry_changed` - role_expiry_changed
+         *     * `role_revoked` - role_revoked
+         *     * `person_invited` - person_invited
+         *     * `invitation_withdrawn` - invitation_withdrawn
+         *     * `quota_created` - quota_created
+         *     * `quota_changed` - quota_changed
+         * @enum {string}
+         */
+        TreeChangeActionEnum: "node_created" | "node_renamed" | "node_moved" | "node_archived" | "role_granted" | "role_expiry_changed" | "role_revoked" | "person_invited" | "invitation_withdrawn" | "quota_created" | "quota_changed";
+        /** @description A tree file. */
+        TreeFileRequest: {
+            format: components["schemas"]["Format546Enum"];
+            /** @description The file, in the form of the export; at most 20,000 rows */
+            text: string;
+        };
+        /** @description The changes by an import, previewed or applied. */
+        TreeImportPreview: {
+            changes: components["schemas"]["TreeChange"][];
+            /** @description Number of changes by action */
+            counts: {
+                [key: string]: number;
+            };
+            /** @description Identity of these changes, for If-Match; null with errors, and without changes */
+            digest: string | null;
+            error_count: number;
+            is_applied: boolean;
+            /** @description The first 200 */
+            line_errors: components["schemas"]["LineError"][];
+            /** @description Nodes that the file lacks and that stay, without archive_missing */
+            missing_nodes: number;
+            /** @description Roles and invitations that the file lacks and that stay, without revoke_missing */
+            missing_roles: number;
+        };
+        /** @description A tree file, and the fate of what it lacks. */
+        TreeImportRequest: {
+            /**
+             * @description Archive nodes that the file lacks
+             * @default false
+             */
+            archive_missing?: boolean;
+            format: components["schemas"]["Format546Enum"];
+            /**
+             * @description Revoke roles and withdraw invitations that the file lacks
+             * @default false
+             */
+            revoke_missing?: boolean;
+            /** @description The file, in the form of the export; at most 20,000 rows */
+            text: string;
+        };
         /** @description An organization, department or team. */
         TreeNode: {
             /**
@@ -9020,6 +13052,44 @@ export interface components {
         /** @description The number of unread notices. */
         UnreadCount: {
             unread: number;
+        };
+        /**
+         * @description * `guaranteed` - guaranteed
+         *     * `borrowed` - borrowed
+         * @enum {string}
+         */
+        UsageClassF49Enum: "guaranteed" | "borrowed";
+        /** @description The history of a node in a pool. All numbers are exact to the second. */
+        UseHistory: {
+            /**
+             * Format: date-time
+             * @description Running and waiting jobs count until then
+             */
+            as_of: string;
+            capacity: components["schemas"]["Capacity"];
+            /** @description The nodes directly below, those with the most use first */
+            children: components["schemas"]["Series"][];
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description The start of each step, then the end of the last one */
+            edges: string[];
+            /** Format: date-time */
+            end: string;
+            node: string;
+            /** @description Who borrowed from whom, the most first */
+            pairs: components["schemas"]["Pair"][];
+            pool: string;
+            series: components["schemas"]["Series"];
+            /** Format: date-time */
+            start: string;
+            step: components["schemas"]["StepEnum"];
+            time_zone: string;
+            week: components["schemas"]["WeekHour"][];
         };
         /** @description A person or service account. */
         User: {
@@ -9182,12 +13252,69 @@ export interface components {
             unsaved_s: number | null;
             user: string | null;
         };
+        /** @description The waits before the first starts of a node's jobs in a pool. */
+        WaitHistory: {
+            /**
+             * Format: date-time
+             * @description Running and waiting jobs count until then
+             */
+            as_of: string;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** @description The start of each step, then the end of the last one */
+            edges: string[];
+            /** Format: date-time */
+            end: string;
+            node: string;
+            pool: string;
+            /** Format: date-time */
+            start: string;
+            step: components["schemas"]["StepEnum"];
+            steps: components["schemas"]["StepWaits"][];
+            teams: components["schemas"]["TeamWaits"][];
+            time_zone: string;
+            totals: components["schemas"]["Waits"][];
+        };
         /**
          * @description * `wait` - wait
          *     * `cancel` - cancel
          * @enum {string}
          */
         WaitingEnum: "wait" | "cancel";
+        /** @description A write that waits for a second person. Nothing has changed yet. */
+        WaitingWrite: {
+            /** @description Why it waits, and until when */
+            detail: string;
+            /** Format: date-time */
+            expires_at: string;
+            /**
+             * Format: uuid
+             * @description Id of the request about it
+             */
+            request: string;
+            /** @description Address of the request */
+            url: string;
+        };
+        /** @description Waits of jobs from submission, or their begin time, to their first start. */
+        Waits: {
+            jobs: number;
+            /** @description Half of the jobs waited no longer, in seconds */
+            p50_s: number;
+            /** @description 95 % of the jobs waited no longer, in seconds */
+            p95_s: number;
+            /**
+             * @description Borrowed if any of the job's GPUs was borrowed at its start
+             *
+             *     * `guaranteed` - guaranteed
+             *     * `borrowed` - borrowed
+             */
+            usage_class: components["schemas"]["UsageClassF49Enum"];
+        };
         /** @description Lost work of a job, for one kind of end. */
         Waste: {
             /** @description Number of attempts with this end */
@@ -9227,6 +13354,145 @@ export interface components {
          * @enum {string}
          */
         WasteHowEnum: "failed" | "timed_out" | "preempted" | "withdrawn" | "node_lost";
+        /** @description A webhook of a node or of the caller. */
+        Webhook: {
+            /** @description Host and end of the address */
+            readonly address: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            disabled_at: string | null;
+            disabled_reason?: string;
+            events: components["schemas"]["EventsEnum"][];
+            /**
+             * Format: date-time
+             * @description The first failure after the last success
+             */
+            failing_since: string | null;
+            /** Format: uuid */
+            readonly id: string;
+            kind: components["schemas"]["Kind4bbEnum"];
+            name: string;
+            /** @description Path of its node; null: of the caller */
+            readonly node: string | null;
+            /**
+             * Format: date-time
+             * @description Until when the secret before the last rotation signs, too
+             */
+            old_secret_until: string | null;
+            version?: number;
+        };
+        /** @description A new webhook. */
+        WebhookCreateRequest: {
+            events: components["schemas"]["EventsEnum"][];
+            kind: components["schemas"]["Kind4bbEnum"];
+            name: string;
+            /** @description Path of the node whose events are sent, with all below it. Default: the caller's own notices */
+            node?: string | null;
+            /** @description https:// address to post to. It is a secret and is not shown again */
+            url: string;
+        };
+        /** @description A message to a webhook, with the outcome of its last try. */
+        WebhookDelivery: {
+            attempts?: number;
+            /** Format: date-time */
+            created_at: string;
+            duration_ms?: number | null;
+            /**
+             * Format: date-time
+             * @description When it succeeded, or was given up
+             */
+            ended_at: string | null;
+            error?: string;
+            /** @description The event, or `test` */
+            event: string;
+            /** Format: uuid */
+            readonly id: string;
+            /** @description When it is tried; null once it has ended */
+            readonly next_at: string | null;
+            /** @description First 500 characters of the last answer */
+            response_excerpt?: string;
+            sentence: string;
+            state: components["schemas"]["State634Enum"];
+            /** @description Status of the last answer; null: there was none */
+            status_code?: number | null;
+        };
+        WebhookDeliveryPage: {
+            items: components["schemas"]["WebhookDelivery"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        WebhookPage: {
+            items: components["schemas"]["Webhook"][];
+            /** @description Path and query of the next page, null on the last */
+            next: string | null;
+        };
+        /** @description Changes of a webhook. Missing fields stay as they are. */
+        WebhookUpdateRequest: {
+            events?: components["schemas"]["EventsEnum"][];
+            is_enabled?: boolean;
+            name?: string;
+            /** @description https:// address to post to. It is a secret and is not shown again */
+            url?: string;
+        };
+        /** @description A webhook with its secret, which is shown once. */
+        WebhookWithSecret: {
+            /** @description Host and end of the address */
+            readonly address: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            disabled_at: string | null;
+            disabled_reason?: string;
+            events: components["schemas"]["EventsEnum"][];
+            /**
+             * Format: date-time
+             * @description The first failure after the last success
+             */
+            failing_since: string | null;
+            /** Format: uuid */
+            readonly id: string;
+            kind: components["schemas"]["Kind4bbEnum"];
+            name: string;
+            /** @description Path of its node; null: of the caller */
+            readonly node: string | null;
+            /**
+             * Format: date-time
+             * @description Until when the secret before the last rotation signs, too
+             */
+            old_secret_until: string | null;
+            /** @description Secret of the signatures, for libraries of Standard Webhooks; empty for other kinds, and in the answer to a repeat */
+            readonly secret: string;
+            version?: number;
+        };
+        /** @description The figures of a node in one week. `figures` has each of them as text, with its page. */
+        Week: {
+            /**
+             * Format: date
+             * @description The next Monday
+             */
+            end: string;
+            figures: components["schemas"]["Figure"][];
+            node: string;
+            pools: components["schemas"]["PoolWeek"][];
+            /** @description Requests that were rejected */
+            rejected_requests: number;
+            sentence: string;
+            /**
+             * Format: date
+             * @description A Monday
+             */
+            start: string;
+            time_zone: string;
+        };
+        /** @description Use and guarantee in an hour of the week, as the clock of the organization showed it. */
+        WeekHour: {
+            guarantee_mgpu_s: number;
+            hour: number;
+            used_mgpu_s: number;
+            /** @description Monday is 0 */
+            weekday: number;
+        };
         /**
          * @description * `month` - month
          *     * `quarter` - quarter
@@ -9271,6 +13537,27 @@ export interface components {
             running_jobs: components["schemas"]["RunningJob"][];
             /** @description Jobs that are held or queued */
             waiting: number;
+        };
+        /** @description A quota that a write would change. A value of null is no quota. */
+        WrittenQuota: {
+            after: {
+                [key: string]: unknown;
+            } | null;
+            before: {
+                [key: string]: unknown;
+            } | null;
+            node: string;
+            pool: string;
+        };
+        /** @description The settings of a policy or class that a write would change. */
+        WrittenRule: {
+            after: {
+                [key: string]: unknown;
+            };
+            before: {
+                [key: string]: unknown;
+            };
+            rule: string;
         };
     };
     responses: never;
@@ -9332,6 +13619,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9404,6 +13699,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_adjustments: {
@@ -9449,6 +13752,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9530,6 +13841,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     approve_adjustment: {
@@ -9588,6 +13907,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9660,6 +13987,284 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_announcements: {
+        parameters: {
+            query?: {
+                /** @description Only those that are shown now */
+                current?: boolean;
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AnnouncementPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    announce: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnnouncementCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Announcement"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_announcement: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                announcement_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_announcement: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                announcement_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AnnouncementUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Announcement"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_audit_events: {
@@ -9724,6 +14329,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_budget_alerts: {
@@ -9776,6 +14389,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_budget_defaults: {
@@ -9819,6 +14440,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -9902,6 +14531,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_budget_default: {
@@ -9942,6 +14579,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10013,6 +14658,14 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10098,6 +14751,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_budgets: {
@@ -10141,6 +14802,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10224,6 +14893,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_budget: {
@@ -10264,6 +14941,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10335,6 +15020,14 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10428,6 +15121,70 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_capacity: {
+        parameters: {
+            query: {
+                /** @description Path of the node */
+                node: string;
+                /** @description Name of the pool */
+                pool: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolCapacity"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_charge_audits: {
@@ -10465,6 +15222,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10515,6 +15280,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_clusters: {
@@ -10548,6 +15321,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10621,6 +15402,69 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check_new_connection: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ConnectionCheckRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConnectionAnswer"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_cluster: {
@@ -10659,6 +15503,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10726,6 +15578,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     change_cluster: {
@@ -10776,6 +15636,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -10841,6 +15709,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     withdraw_accepted_difference: {
@@ -10894,6 +15770,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_work_on_cluster: {
@@ -10940,6 +15824,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11012,6 +15904,79 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check_connection: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ClusterConnectionCheckRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConnectionAnswer"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_cluster_placements: {
@@ -11055,6 +16020,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11113,6 +16086,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11196,6 +16177,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_quota_push: {
@@ -11243,6 +16232,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11311,6 +16308,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_cluster_users: {
@@ -11362,6 +16367,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11434,6 +16447,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     unmap_cluster_user: {
@@ -11480,6 +16501,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11535,6 +16564,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_credit_history: {
@@ -11578,6 +16615,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11637,6 +16682,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_credit_transfers: {
@@ -11686,6 +16739,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11767,6 +16828,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     approve_credit_transfer: {
@@ -11825,6 +16894,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11897,6 +16974,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_cycles: {
@@ -11940,6 +17025,14 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12072,6 +17165,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_deliveries: {
@@ -12105,6 +17206,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12173,6 +17282,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_delivery_schedules: {
@@ -12206,6 +17323,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12279,6 +17404,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     end_delivery_schedule: {
@@ -12331,6 +17464,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_delivery_targets: {
@@ -12359,6 +17500,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12413,6 +17562,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12494,6 +17651,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_department: {
@@ -12532,6 +17697,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12596,6 +17769,315 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start_device_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeviceLoginStartRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StartedDeviceLogin"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    poll_device_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeviceLoginPollRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewAccessToken"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_device_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceLogin"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    approve_device_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceLogin"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    refuse_device_login: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceLogin"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_disputes: {
@@ -12643,6 +18125,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12716,6 +18206,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     accept_dispute: {
@@ -12774,6 +18272,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12846,6 +18352,72 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_entitlement: {
+        parameters: {
+            query: {
+                /** @description Leave out `starts`, which take longer */
+                numbers_only?: boolean;
+                /** @description Only this pool. Default: all pools of the organization */
+                pool?: string;
+                /** @description Path of the team */
+                team: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Entitlement"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_exports: {
@@ -12879,6 +18451,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -12952,6 +18532,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_export: {
@@ -12990,6 +18578,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13061,6 +18657,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_export_file: {
@@ -13116,6 +18720,384 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_fair_share: {
+        parameters: {
+            query: {
+                /** @description Path of the node */
+                node: string;
+                /** @description Name of the pool */
+                pool: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExplainedFairShare"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    unmap_group: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                mapping_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_preemption_history: {
+        parameters: {
+            query: {
+                /** @description End, excluded; at most 400 days after start */
+                end?: string;
+                format?: "csv" | "json";
+                /** @description Path of the node */
+                node: string;
+                /** @description Name of the pool */
+                pool: string;
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: 7 days ago */
+                start?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreemptionHistory"];
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_use_history: {
+        parameters: {
+            query: {
+                /** @description End, excluded; at most 400 days after start */
+                end?: string;
+                format?: "csv" | "json";
+                /** @description Path of the node */
+                node: string;
+                /** @description Name of the pool */
+                pool: string;
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: 7 days ago */
+                start?: string;
+                /** @description Length of a step. Default: 5m up to two days, hour up to 45 days, else day */
+                step?: "5m" | "day" | "hour";
+                /** @description The table of a CSV: steps, who borrowed from whom, or week by hour */
+                table?: "pairs" | "steps" | "week";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UseHistory"];
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_wait_history: {
+        parameters: {
+            query: {
+                /** @description End, excluded; at most 400 days after start */
+                end?: string;
+                format?: "csv" | "json";
+                /** @description Path of the node */
+                node: string;
+                /** @description Name of the pool */
+                pool: string;
+                /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: 7 days ago */
+                start?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitHistory"];
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_week: {
+        parameters: {
+            query: {
+                /** @description Path of the node */
+                node: string;
+                /** @description Monday of the week. Default: the last whole week */
+                start?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Week"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_installation: {
@@ -13144,6 +19126,296 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    withdraw_invitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                invitation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resend_invitation: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                invitation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SentInvitation"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_job_action: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobActionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobActionResults"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_job_action: {
+        parameters: {
+            query?: {
+                /** @description The tasks of this array */
+                array?: string;
+                /** @description The cluster of the latest attempt, or of a waiting job that is pinned */
+                cluster?: string;
+                /** @description Only jobs that ended, from this time on */
+                ended_at__gte?: string;
+                /** @description Only jobs that ended before this time */
+                ended_at__lt?: string;
+                /** @description native: only jobs submitted directly to a cluster */
+                origin?: "native" | "portal";
+                pool?: string;
+                /** @description The name of a priority class */
+                priority_class?: string;
+                /** @description A part of the name, the last 4 to 12 digits of the id, or at least its first 8, the beginning of a username, or the id that the cluster gave an attempt */
+                q?: string;
+                /** @description The jobs that this recurring schedule submitted */
+                schedule?: string;
+                /** @description One state or several, comma-separated */
+                state?: ("held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out")[];
+                submitted_at__gte?: string;
+                submitted_at__lt?: string;
+                /** @description Path of a node: its jobs and those of all nodes below it */
+                team?: string;
+                type?: "array" | "distributed" | "inference" | "interactive" | "training";
+                /** @description Only jobs that hold GPUs now: all guaranteed, or in part borrowed */
+                usage_class?: "borrowed" | "guaranteed";
+                /** @description A username */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobActionPreviewRequestRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobActionPreview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13189,6 +19461,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13249,6 +19529,574 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_job_templates: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: templates of the teams at and below it */
+                team?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTemplatePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_job_template: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobTemplateCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTemplate"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_job_template: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTemplate"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_job_template: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_job_template: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["JobTemplateUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobTemplate"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_saved_views: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedViewPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_saved_view: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SavedViewCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedView"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_saved_view: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_jobs: {
@@ -13256,22 +20104,34 @@ export interface operations {
             query?: {
                 /** @description The tasks of this array */
                 array?: string;
+                /** @description The cluster of the latest attempt, or of a waiting job that is pinned */
+                cluster?: string;
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
+                /** @description Only jobs that ended, from this time on */
+                ended_at__gte?: string;
+                /** @description Only jobs that ended before this time */
+                ended_at__lt?: string;
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description native: only jobs submitted directly to a cluster */
                 origin?: "native" | "portal";
                 pool?: string;
-                /** @description A part of the name, the last 4 to 12 digits of the id, or at least its first 8 */
+                /** @description The name of a priority class */
+                priority_class?: string;
+                /** @description A part of the name, the last 4 to 12 digits of the id, or at least its first 8, the beginning of a username, or the id that the cluster gave an attempt */
                 q?: string;
-                sort?: "-submitted_at" | "submitted_at";
+                /** @description The jobs that this recurring schedule submitted */
+                schedule?: string;
+                /** @description Equal values are ordered by the time of submission. Jobs without the time of the order come before all others, and at the end of the reverse order */
+                sort?: "-ended_at" | "-gpus" | "-name" | "-started_at" | "-state" | "-submitted_at" | "-team" | "-user" | "ended_at" | "gpus" | "name" | "started_at" | "state" | "submitted_at" | "team" | "user";
                 /** @description One state or several, comma-separated */
                 state?: ("held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out")[];
                 submitted_at__gte?: string;
                 submitted_at__lt?: string;
                 /** @description Path of a node: its jobs and those of all nodes below it */
                 team?: string;
+                type?: "array" | "distributed" | "inference" | "interactive" | "training";
                 /** @description Only jobs that hold GPUs now: all guaranteed, or in part borrowed */
                 usage_class?: "borrowed" | "guaranteed";
                 /** @description A username */
@@ -13300,6 +20160,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13394,6 +20262,82 @@ export interface operations {
             };
         };
     };
+    export_jobs: {
+        parameters: {
+            query?: {
+                /** @description The tasks of this array */
+                array?: string;
+                /** @description The cluster of the latest attempt, or of a waiting job that is pinned */
+                cluster?: string;
+                /** @description The columns, in their order */
+                columns?: ("id" | "name" | "state" | "team" | "user" | "priority_class" | "type" | "origin" | "device" | "gpus" | "nodes" | "pool" | "cluster" | "native_id" | "attempt" | "guaranteed_gpus" | "submitted_at" | "started_at" | "ended_at" | "end_reason" | "exit_code" | "guaranteed_mgpu_s" | "borrowed_mgpu_s")[];
+                /** @description Only jobs that ended, from this time on */
+                ended_at__gte?: string;
+                /** @description Only jobs that ended before this time */
+                ended_at__lt?: string;
+                /** @description native: only jobs submitted directly to a cluster */
+                origin?: "native" | "portal";
+                pool?: string;
+                /** @description The name of a priority class */
+                priority_class?: string;
+                /** @description A part of the name, the last 4 to 12 digits of the id, or at least its first 8, the beginning of a username, or the id that the cluster gave an attempt */
+                q?: string;
+                /** @description The jobs that this recurring schedule submitted */
+                schedule?: string;
+                /** @description Equal values are ordered by the time of submission. Jobs without the time of the order come before all others, and at the end of the reverse order */
+                sort?: "-ended_at" | "-gpus" | "-name" | "-started_at" | "-state" | "-submitted_at" | "-team" | "-user" | "ended_at" | "gpus" | "name" | "started_at" | "state" | "submitted_at" | "team" | "user";
+                /** @description One state or several, comma-separated */
+                state?: ("held" | "queued" | "starting" | "running" | "preempting" | "succeeded" | "failed" | "cancelled" | "timed_out")[];
+                submitted_at__gte?: string;
+                submitted_at__lt?: string;
+                /** @description Path of a node: its jobs and those of all nodes below it */
+                team?: string;
+                type?: "array" | "distributed" | "inference" | "interactive" | "training";
+                /** @description Only jobs that hold GPUs now: all guaranteed, or in part borrowed */
+                usage_class?: "borrowed" | "guaranteed";
+                /** @description A username */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_job: {
         parameters: {
             query?: never;
@@ -13430,6 +20374,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13500,6 +20452,59 @@ export interface operations {
             };
         };
     };
+    list_job_attempt_costs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobAttemptCosts"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_job_attempts: {
         parameters: {
             query?: never;
@@ -13536,6 +20541,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13597,6 +20610,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13669,6 +20690,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_job_decisions: {
@@ -13720,6 +20749,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13830,6 +20867,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -13985,6 +21030,167 @@ export interface operations {
             };
         };
     };
+    list_job_files: {
+        parameters: {
+            query?: {
+                /** @description Default: the latest */
+                attempt?: number;
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobFiles"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    download_job_file: {
+        parameters: {
+            query: {
+                /** @description Default: the latest */
+                attempt?: number;
+                /** @description As listed */
+                name: string;
+            };
+            header?: {
+                "If-Range"?: string;
+                Range?: string;
+            };
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            206: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     get_job_history: {
         parameters: {
             query?: never;
@@ -14021,6 +21227,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14089,6 +21303,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_job_log_summary: {
@@ -14140,6 +21362,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14217,6 +21447,91 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    download_job_log: {
+        parameters: {
+            query?: {
+                /** @description Default: the latest */
+                attempt?: number;
+                /** @description Default with a stream: 0 */
+                rank?: number;
+                /** @description Default with a rank: stdout */
+                stream?: "stderr" | "stdout";
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/zip": string;
+                    "text/plain": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -14263,6 +21578,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14331,6 +21654,89 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_job_request: {
+        parameters: {
+            query?: {
+                /** @description `yaml`: a file for `tidegate submit` */
+                format?: "json" | "yaml";
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobRequest"];
+                    "application/yaml": {
+                        [key: string]: unknown;
+                    };
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     requeue_job: {
@@ -14392,6 +21798,417 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_maintenance_windows: {
+        parameters: {
+            query?: {
+                /** @description Only of the cluster of this name */
+                cluster?: string;
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Only those that are planned or open */
+                in_force?: boolean;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MaintenancePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    plan_maintenance_window: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MaintenanceCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Maintenance"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_maintenance_window: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                maintenance_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["MaintenanceUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Maintenance"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_maintenance_window: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                maintenance_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Maintenance"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_maintenance_jobs: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                maintenance_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StillRunningPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_node_summaries: {
+        parameters: {
+            query: {
+                /** @description Path of the node */
+                node: string;
+                /** @description Name of the pool */
+                pool: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeSummaries"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_cluster_nodes: {
@@ -14429,6 +22246,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14474,6 +22299,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14557,6 +22390,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     resume_cluster_node: {
@@ -14629,6 +22470,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_notices: {
@@ -14637,7 +22486,7 @@ export interface operations {
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description Only of these events */
-                event?: ("job_started" | "job_ended" | "job_failed" | "job_preempting" | "job_requeued" | "job_held" | "time_limit_near" | "team_preempted" | "budget_alert" | "credits_expiring" | "statement_ready" | "decision_waiting" | "request_decided" | "quota_changed" | "token_expiring" | "cluster_stale")[];
+                event?: ("job_started" | "job_ended" | "job_failed" | "job_preempting" | "job_requeued" | "job_held" | "time_limit_near" | "start_slipped" | "team_preempted" | "budget_alert" | "credits_expiring" | "statement_ready" | "decision_waiting" | "request_decided" | "request_commented" | "request_expiring" | "quota_changed" | "token_expiring" | "role_expiring" | "cluster_stale" | "week_summary" | "webhook_disabled")[];
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description Only of the object with this id */
@@ -14670,6 +22519,185 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_notice_mails: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Only in these states */
+                state?: ("pending" | "sending" | "sent" | "failed")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MailPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_notice_preferences: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preferences"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_notice_preferences: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PreferencesUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Preferences"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14724,6 +22752,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     count_unread_notices: {
@@ -14752,6 +22788,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14812,6 +22856,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_organizations: {
@@ -14855,6 +22907,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14928,6 +22988,133 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_organization: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OrganizationCreationRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrganizationPreview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_organization_summaries: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrganizationSummaryPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_organization: {
@@ -14966,6 +23153,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15030,6 +23225,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_accounting_codes: {
@@ -15083,6 +23286,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15158,6 +23369,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_adjustment_policy: {
@@ -15198,6 +23417,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15283,6 +23510,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_credit_bank: {
@@ -15323,6 +23558,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15416,6 +23659,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_export_policy: {
@@ -15456,6 +23707,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15541,6 +23800,382 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_group_mappings: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupMappingPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    map_group: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GroupMappingCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupMapping"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_identity_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Send it back in If-Match to change the provider. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProvider"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_identity_provider: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The ETag of the provider. Omit it for the first setting. */
+                "If-Match"?: string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IdentityProviderChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Send it back in If-Match to change the provider. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProvider"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    test_identity_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderCheck"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_periods: {
@@ -15587,6 +24222,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15641,6 +24284,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15714,6 +24365,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_statements: {
@@ -15761,6 +24420,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15834,6 +24501,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_policy: {
@@ -15881,6 +24556,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     change_policy: {
@@ -15909,6 +24592,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Policy"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
@@ -15952,6 +24643,611 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_scim: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Send it back in If-Match to change the settings. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scim"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_scim: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the settings. */
+                "If-Match": string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScimChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Send it back in If-Match to change the settings. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scim"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_scim_tokens: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScimTokenPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    make_scim_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScimTokenCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewScimToken"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_second_person_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondPersonPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_second_person_policy: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SecondPersonPolicyUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondPersonPolicy"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_sign_in_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Send it back in If-Match to change the policy. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_sign_in_policy: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the policy */
+                "If-Match": string;
+            };
+            path: {
+                organization_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInPolicyChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Send it back in If-Match to change the policy. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicy"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16069,6 +25365,22 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_installation_policy: {
@@ -16099,6 +25411,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16174,6 +25494,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_pools: {
@@ -16207,6 +25535,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16280,6 +25616,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_pool: {
@@ -16318,6 +25662,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16385,6 +25737,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     change_pool: {
@@ -16442,6 +25802,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_work_in_pool: {
@@ -16488,6 +25856,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16560,6 +25936,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     restore_pool: {
@@ -16606,6 +25990,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16663,6 +26055,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     create_priority_class: {
@@ -16689,6 +26089,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PriorityClass"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
@@ -16732,6 +26140,14 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -16786,6 +26202,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     remove_priority_class: {
@@ -16802,6 +26226,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
+                };
+            };
             /** @description No response body */
             204: {
                 headers: {
@@ -16865,6 +26297,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     change_priority_class: {
@@ -16893,6 +26333,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PriorityClass"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
@@ -16943,6 +26391,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_quarantine: {
@@ -16971,6 +26427,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17029,6 +26493,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_planned_quota_changes: {
@@ -17064,6 +26536,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17139,6 +26619,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_planned_quota_change: {
@@ -17186,6 +26674,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     apply_planned_quota_change: {
@@ -17210,6 +26706,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PlannedChange"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
@@ -17261,6 +26765,14 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17324,6 +26836,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17460,6 +26980,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     create_quota: {
@@ -17484,6 +27012,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Quota"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
@@ -17527,6 +27063,14 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17581,6 +27125,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     change_quota: {
@@ -17609,6 +27161,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Quota"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
@@ -17667,6 +27227,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_quota_changes: {
@@ -17717,6 +27285,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_rate_cards: {
@@ -17750,6 +27326,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17820,6 +27404,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     compare_prices: {
@@ -17875,6 +27467,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17947,6 +27547,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     cancel_rate_line: {
@@ -18001,6 +27609,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18074,6 +27690,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     add_pool_terms: {
@@ -18139,6 +27763,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     cancel_pool_terms: {
@@ -18193,6 +27825,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18266,6 +27906,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_reconciliations: {
@@ -18315,6 +27963,14 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18385,6 +28041,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_reconciliation: {
@@ -18431,6 +28095,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18503,6 +28175,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_chargeback: {
@@ -18514,6 +28194,8 @@ export interface operations {
                 by?: ("organization" | "department" | "team" | "user" | "pool" | "cluster" | "usage_class" | "priority_class" | "job_type" | "cost_centre" | "project_code" | "hour" | "day" | "week" | "month")[];
                 /** @description Only use of this cluster */
                 cluster?: string;
+                /** @description Only use of teams in the months in which they have this cost centre; (none): none */
+                cost_centre?: string;
                 /** @description End, excluded; at most 400 days after start */
                 end?: string;
                 format?: "csv" | "json";
@@ -18527,6 +28209,8 @@ export interface operations {
                 priced_at?: string;
                 /** @description Only use of this priority class */
                 priority_class?: string;
+                /** @description Only use of teams in the months in which they have this project code; (none): none */
+                project_code?: string;
                 /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
                 start?: string;
                 /** @description Only this usage class, or this charge beside use */
@@ -18581,6 +28265,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     check_closed_months: {
@@ -18626,6 +28318,14 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18695,6 +28395,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_chargeback_jobs: {
@@ -18704,6 +28412,8 @@ export interface operations {
                 as_of?: string;
                 /** @description Only use of this cluster */
                 cluster?: string;
+                /** @description Only use of teams in the months in which they have this cost centre; (none): none */
+                cost_centre?: string;
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description End, excluded; at most 400 days after start */
@@ -18719,6 +28429,8 @@ export interface operations {
                 pool?: string;
                 /** @description Only use of this priority class */
                 priority_class?: string;
+                /** @description Only use of teams in the months in which they have this project code; (none): none */
+                project_code?: string;
                 /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
                 start?: string;
                 /** @description Only this usage class, or this charge beside use */
@@ -18773,6 +28485,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_chargeback_moves: {
@@ -18782,6 +28502,8 @@ export interface operations {
                 as_of?: string;
                 /** @description Only use of this cluster */
                 cluster?: string;
+                /** @description Only use of teams in the months in which they have this cost centre; (none): none */
+                cost_centre?: string;
                 /** @description End, excluded; at most 400 days after start */
                 end?: string;
                 /** @description Only use of jobs of this type */
@@ -18792,6 +28514,8 @@ export interface operations {
                 pool?: string;
                 /** @description Only use of this priority class */
                 priority_class?: string;
+                /** @description Only use of teams in the months in which they have this project code; (none): none */
+                project_code?: string;
                 /** @description 2026-11-01, its midnight in the organization's time zone, or a time with an offset. Default: this month */
                 start?: string;
                 /** @description Only this usage class, or this charge beside use */
@@ -18845,6 +28569,1009 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_requests: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Only requests that were decided then or later */
+                decided_since?: string;
+                /** @description Only requests that were decided before */
+                decided_until?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Path of a node: only requests for it and nodes below it */
+                node?: string;
+                /** @description Only this status */
+                status?: "approved" | "countered" | "expired" | "pending" | "rejected" | "withdrawn";
+                /** @description To be decided by you, your open ones, or decided ones */
+                view?: "decided" | "mine" | "to_decide";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ask_for_change: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewChangeRequestRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    count_requests: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RequestCounts"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_request: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    make_change_alone: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the request, or of its preview */
+                "If-Match": string;
+            };
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AloneRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    approve_request: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the request, or of its preview */
+                "If-Match": string;
+            };
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ApprovalRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    comment_on_request: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewCommentRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RequestComment"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    counter_request: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the request, or of its preview */
+                "If-Match": string;
+            };
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CounterTermsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    accept_counter_offer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: number;
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    decline_counter_offer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: number;
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_request: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RequestPreviewRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request and its quotas; send it to approve */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaPreview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reject_request: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RejectionRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    withdraw_request: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_role_grants: {
@@ -18883,6 +29610,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -18964,6 +29699,69 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_role_grant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                grant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleGrant"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     revoke_role: {
@@ -19024,6 +29822,151 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_role_grant: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                grant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RoleGrantChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleGrant"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_roles: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RolePage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_scheduler: {
@@ -19052,6 +29995,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19096,6 +30047,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19233,6 +30192,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     delete_schedule: {
@@ -19278,6 +30245,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19350,6 +30325,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_schedule_runs: {
@@ -19400,6 +30383,607 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_scim_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                scim_token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replace_scim_token: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                scim_token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TokenRotationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewScimToken"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_second_factors: {
+        parameters: {
+            query?: {
+                /** @description Login of a user that the caller manages */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondFactors"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    begin_authenticator_app: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProofRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewKey"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    confirm_authenticator_app: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CodeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryCodes"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    make_recovery_codes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProofRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryCodes"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    begin_security_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProofRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyChallenge"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    confirm_security_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyConfirmationRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryCodes"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_second_factor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                factor_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProofRequest"];
+            };
+        };
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_session: {
@@ -19428,6 +31012,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19475,6 +31067,14 @@ export interface operations {
                 };
             };
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19540,6 +31140,489 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_in_with_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProviderSignInRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Authorization"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_in_with_second_factor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CodeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    begin_security_key_sign_in: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyChallenge"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    sign_in_with_security_key: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyAnswerRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_sessions: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Login of a user that the caller manages */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BrowserSessionPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_sessions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SessionsEndRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedSessions"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    end_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_sign_in_options: {
+        parameters: {
+            query?: {
+                /** @description Slug of an organization. Default: those listed for everybody */
+                organization?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInOptions"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_statement: {
@@ -19586,6 +31669,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19658,6 +31749,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_statement_html: {
@@ -19704,6 +31803,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19772,6 +31879,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_teams: {
@@ -19819,6 +31934,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -19900,6 +32023,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_team: {
@@ -19938,6 +32069,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20002,6 +32141,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_time_limits: {
@@ -20035,6 +32182,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20118,6 +32273,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_time_limit: {
@@ -20158,6 +32321,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20229,6 +32400,14 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20314,6 +32493,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_today: {
@@ -20355,6 +32542,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20415,6 +32610,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20496,6 +32699,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     revoke_token: {
@@ -20541,6 +32752,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20624,6 +32843,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     delete_node: {
@@ -20637,6 +32864,14 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
+                };
+            };
             /** @description No response body */
             204: {
                 headers: {
@@ -20677,6 +32912,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20730,6 +32973,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20802,6 +33053,456 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    export_tree: {
+        parameters: {
+            query?: {
+                format?: "csv" | "yaml";
+            };
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/yaml": {
+                        [key: string]: unknown;
+                    };
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    import_tree: {
+        parameters: {
+            query?: {
+                /** @description Only preview */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description The digest of the preview, quoted; required without dry_run */
+                "If-Match"?: string;
+            };
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TreeImportRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Digest of the changes */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TreeImportPreview"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_invitations: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvitationPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    invite_member: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InvitationCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SentInvitation"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_member_totals: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberTotals"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_members: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                format?: "csv" | "json";
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemberPage"];
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     preview_move: {
@@ -20866,6 +33567,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     move_node: {
@@ -20889,6 +33598,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["MovedNode"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
@@ -20924,6 +33641,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -20992,6 +33717,98 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_service_account: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                tree_node_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServiceAccountCreationRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleGrant"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_user_caps: {
@@ -21035,6 +33852,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21118,6 +33943,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_user_cap: {
@@ -21158,6 +33991,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21229,6 +34070,14 @@ export interface operations {
                 };
             };
             428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21314,6 +34163,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     list_users: {
@@ -21349,6 +34206,14 @@ export interface operations {
                 };
             };
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21430,6 +34295,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_user: {
@@ -21468,6 +34341,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21528,6 +34409,14 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21600,6 +34489,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     get_work_to_deactivate: {
@@ -21646,6 +34543,14 @@ export interface operations {
                 };
             };
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -21718,6 +34623,14 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
         };
     };
     make_password_link: {
@@ -21783,6 +34696,610 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    reset_second_factors: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FactorsReset"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay_webhook_delivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_delivery_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_webhooks: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_webhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 255 printable ASCII characters. A repeat with the same key and body has no further effect and gets the same answer for at least 24 hours. Another body is refused (422). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookWithSecret"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_webhook: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the version on which the change is based */
+                "If-Match": string;
+            };
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["WebhookUpdateRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description Version */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhook"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_webhook_deliveries: {
+        parameters: {
+            query?: {
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Only in these states */
+                state?: ("pending" | "sending" | "sent" | "failed")[];
+            };
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveryPage"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_webhook_secret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookWithSecret"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    test_webhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
