@@ -27,8 +27,8 @@ COMPILE_LOCK = $(BIN)/uv pip compile --quiet --universal --generate-hashes --pyt
 NPM = cd frontend && PATH="$(abspath $(BIN)):$$PATH" npm
 
 .DEFAULT_GOAL := help
-.PHONY: help up dev down status reset psql environment frontend-build test checks lint types imports \
-	migrations openapi openapi-check reference hooks unit laws pure rest e2e pictures chromium frontend bench \
+.PHONY: help up dev down client status reset psql environment frontend-build test checks lint types imports \
+	migrations openapi openapi-check reference hooks unit laws pure rest e2e pictures chromium identity-provider frontend bench \
 	bench-smoke lock recipes slurm-bed slurm-bed-join slurm-bed-stop slurm-chaos kube-bed kube-bed-join \
 	kube-bed-stop
 
@@ -113,11 +113,12 @@ reference: environment ## Write the generated parts of docs/reference and docs/g
 hooks: environment ## Install the checks that run before a commit and before a push
 	$(BIN)/pre-commit install
 
-unit: environment ## Tests of single modules
+unit: environment identity-provider ## Tests of single modules
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/unit tests/property
 
 laws: environment ## The laws on examples that nobody has tried yet
 	$(BIN)/pytest -n $(PYTEST_WORKERS) tests/property tests/unit/chargeback/test_chargeback_laws.py \
+		tests/unit/treefile/test_tree_file_laws.py \
 		tests/integration/test_accounts_machine.py \
 		--hypothesis-profile=new-examples
 
@@ -126,17 +127,32 @@ PURE = $(shell $(BIN)/python tests/pure_folders.py)
 pure: environment ## The tests that need neither Django nor a server
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal $(PURE)
 
+# The generator needs an older typer than the command, and so an environment of its own.
+GENERATOR = var/client-generator
+client: environment ## Write the Python client of the REST API: var/client, and a wheel in var/client/dist
+	@[ $(GENERATOR)/made -nt deploy/client/requirements.lock ] || { $(PYTHON) -m venv --clear $(GENERATOR) \
+		&& $(GENERATOR)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+			--requirement deploy/client/requirements.lock && touch $(GENERATOR)/made; }
+	@rm -rf var/client && mkdir -p var/client && cp deploy/client/pyproject.toml CHANGELOG.md var/client/
+	@$(GENERATOR)/bin/openapi-python-client generate --path frontend/openapi.json --fail-on-warning \
+		--config deploy/client/config.yaml --meta none --output-path var/client/tidegate_client
+	@cd var/client && $(abspath $(BIN))/python -m hatchling build --target wheel
+
 # These tests wait for real servers for half of their time: twice as many workers keep the cores busy.
 # A file stays with one worker, so that nobody starts its installation twice, and the long ones come
 # first (tests/long_tests.py).
-rest: environment frontend-build chromium ## The tests that are not pure, browser included
+rest: environment frontend-build chromium identity-provider client ## The tests that are not pure, browser included
 	$(BIN)/pytest -n $$((2 * $(PYTEST_WORKERS))) --dist loadfile --no-loadscope-reorder $(PURE:%=--ignore=%)
 
-e2e: environment frontend-build chromium ## The story in a real browser
+e2e: environment frontend-build chromium identity-provider ## The story in a real browser
 	$(BIN)/pytest tests/e2e
 
 pictures: environment frontend-build chromium ## Take the pictures of docs/guide anew
 	TIDEGATE_WRITE_PICTURES=1 $(BIN)/pytest tests/e2e/test_pictures.py tests/e2e/test_month_story.py
+
+identity-provider: environment ## The OpenID Connect provider of tests/identity_provider
+	@cd tests/identity_provider && { [ node_modules -nt package-lock.json ] || { \
+		PATH="$(abspath $(BIN)):$$PATH" npm ci --no-audit --no-fund >/dev/null && touch node_modules; }; }
 
 chromium:
 	@$(PYTHON) deploy/chromium.py
@@ -187,3 +203,4 @@ recipes: environment frontend-build ## Run the checkpointing recipes for real (i
 lock: environment ## Resolve pyproject.toml into both lock files anew
 	$(COMPILE_LOCK) --extra server --output-file requirements.lock
 	$(COMPILE_LOCK) --all-extras --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE_LOCK:pyproject.toml=deploy/client/requirements.in) --output-file deploy/client/requirements.lock

@@ -28,6 +28,7 @@ VENV = REPO / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 LOCK = REPO / "requirements-dev.lock"
 FRONTEND = REPO / "frontend"
+DOCS = REPO / "docs"
 STATE = Path(os.environ.get("TIDEGATE_STATE_DIR") or REPO / "var")
 LOG = STATE / "log" / "bootstrap.log"
 
@@ -272,12 +273,13 @@ def link_node() -> None:
 
 
 def frontend_sources() -> list[Path]:
-    """Every file that the build reads, in a fixed order."""
+    """Every file that the build reads: the pages, and docs/, which they show. In a fixed order."""
     made = {"node_modules", "dist", "coverage"}
     found = []
-    for folder, folders, files in os.walk(FRONTEND):
-        folders[:] = [name for name in folders if name not in made]
-        found += [Path(folder) / name for name in files]
+    for top in (FRONTEND, DOCS):
+        for folder, folders, files in os.walk(top):
+            folders[:] = [name for name in folders if name not in made]
+            found += [Path(folder) / name for name in files]
     return sorted(found)
 
 
@@ -286,8 +288,8 @@ def make_frontend() -> None:
     modules = FRONTEND / "node_modules"
     install_stamp, build_stamp = modules / ".tidegate-installed", modules / ".tidegate-built"
     install_value = digest(FRONTEND / "package.json", FRONTEND / "package-lock.json")
-    names = [str(each.relative_to(FRONTEND)) for each in frontend_sources()]
-    build_value = digest(*(part for name in names for part in (name, FRONTEND / name)))
+    names = [str(each.relative_to(REPO)) for each in frontend_sources()]
+    build_value = digest(*(part for name in names for part in (name, REPO / name)))
     is_built = is_stamped(build_stamp, build_value) and (FRONTEND / "dist/index.html").is_file()
     if is_stamped(install_stamp, install_value) and is_built:
         return
