@@ -75,6 +75,10 @@ REASONS = {
         "No cluster that may run the job accepts jobs now.",
         "Wait, or accept other clusters.",
     ),
+    "maintenance": (
+        "The job could still run in a maintenance of its cluster.",
+        "Set a time limit that ends before it, or accept another cluster. Else wait for its end.",
+    ),
     "never_fits": (
         "No cluster could run the job, even if all were empty.",
         "Cancel it, and submit a request that fits.",
@@ -178,6 +182,10 @@ _EXAMPLES: dict[Code, dict[str, int]] = {
     },
     Code.CLASS_CAP_REACHED: {"class_cap_mgpu": 32 * GPU, "class_in_use_mgpu": 24 * GPU},
     Code.CLUSTER_UNAVAILABLE: {},
+    Code.MAINTENANCE: {
+        "maintenance_start_at": 1_800_000_000,
+        "maintenance_end_at": 1_800_014_400,
+    },
 }
 _WITHHELD: dict[str, dict[str, int]] = {
     "dependency": {"jobs_waited_for": 3},

@@ -175,6 +175,8 @@ def plan_servers() -> ServerPlan:
     os.environ["TIDEGATE_SECRET_KEY"] = secrets.token_hex(32)
     os.environ["TIDEGATE_ALLOWED_HOSTS"] = "testserver,localhost,127.0.0.1"
     os.environ["TIDEGATE_STATE_DIR"] = str(Path(folder) / "state")
+    # Tests send more requests than people do.
+    os.environ["TIDEGATE_REQUESTS_PER_MINUTE"] = "0"
     # Whatever bed a test runs against, and wherever its minter listens.
     os.environ["TIDEGATE_LOCAL_ROOTS"] = "/"
     os.environ["TIDEGATE_LOCAL_UNISOLATED"] = "true"  # what they write, tests look at

@@ -39,12 +39,15 @@ def written(documents: Iterable[Document]) -> str:
         raise Unreadable(
             0, f"has more than {TEXT_BYTES_MAX:,} bytes with its aliases; give one job a file"
         )
-    text = "---\n".join(
-        yaml.dump(one.value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=_WIDTH)
-        for one in found
-    )
+    text = "---\n".join(yaml_text(one.value) for one in found)
     if len(text.encode()) > TEXT_BYTES_MAX:
         raise Unreadable(0, f"has more than {TEXT_BYTES_MAX:,} bytes as a Job; make it shorter")
+    return text
+
+
+def yaml_text(value: Any) -> str:
+    """Return `value` as a document of YAML. Texts with several lines become literal blocks."""
+    text: str = yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return text
 
 

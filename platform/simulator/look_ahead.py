@@ -125,6 +125,9 @@ class LookAhead:
         self._book = Book(_kind, core)
         self._set_tree(snapshot)
         core.set_devices(snapshot.devices, snapshot.clusters)
+        core.set_maintenance(snapshot.maintenance)
+        #: The ends of maintenance windows, after which jobs may start without another event.
+        self._reopenings = sorted({one.end_at for one in snapshot.maintenance})
         core.set_balances(snapshot.balances)
         self._wake: int | None = self.now
         #: The guaranteed milli-GPU of an attempt, and since when.
@@ -193,8 +196,12 @@ class LookAhead:
         plan = core.cycle(self.now, explains=False)
         self._apply(plan)
         has_news = plan.starts or plan.reclaims or plan.dropped_claims
-        self._wake = self.now + 1 if has_news else None
+        self._wake = self.now + 1 if has_news else self._next_reopening()
         return looked_at
+
+    def _next_reopening(self) -> int | None:
+        """Return the next end of a maintenance window, or None."""
+        return next((at for at in self._reopenings if at > self.now), None)
 
     def in_use(self) -> dict[tuple[str, str], int]:
         """Return the GPUs in use now by (team, pool), in milli-GPU."""

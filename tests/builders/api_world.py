@@ -15,24 +15,30 @@ from arbiter.api.policy import Policy
 from billing.reconciliation_models import Reconciliation
 from builders.adjustment_builders import a_pending_adjustment, an_open_dispute
 from builders.api_callers import FAR_AHEAD, Caller, a_token, as_nobody, with_secret
+from builders.approval_builders import a_request
 from builders.billing_builders import a_grant_of, a_rate_card, register_attempt, terms_of
 from builders.budget_builders import a_default_budget, an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.credit_builders import a_pending_transfer
 from builders.export_builders import a_delivery, a_delivery_schedule, an_export
+from builders.factor_builders import an_app
+from builders.identity_builders import a_group_mapping, an_identity_provider
+from builders.invitation_builders import an_invitation
 from builders.job_builders import a_job, an_array
-from builders.notice_builders import a_notice
+from builders.live_sockets import a_browser_session
+from builders.maintenance_builders import a_window
+from builders.notice_builders import a_notice, a_webhook, an_announcement
 from builders.period_builders import (
     an_accounting_code,
     an_empty_closed_month,
     an_empty_statement,
 )
 from builders.portal_builders import NOW, Company, a_company, a_pool
-from builders.schedule_builders import a_schedule
+from builders.schedule_builders import a_schedule, a_template
+from builders.scim_builders import a_scim_token
 from jobs.arbitration.recording import Recorder
 from jobs.arbitration.snapshots import load_snapshot
-from jobs.models import Cycle
-from quotas.administration import values_of
+from jobs.models import Cycle, SavedView
 from quotas.models import (
     AcceptedDifference,
     ClusterUser,
@@ -43,6 +49,7 @@ from quotas.models import (
     TimeLimit,
     UserCap,
 )
+from quotas.quota_store import values_of
 
 #: Everybody who may call. research_admin administers the department of the team that
 #: everything here belongs to (nlp), production_admin the department beside it; bob owns the job,
@@ -108,11 +115,17 @@ def a_world() -> World:
     push = QuotaPush.objects.create(
         cluster=company.cluster, kind="check", requested_at=NOW, requested_by=cast.bob
     )
+    an_identity_provider(cast.organization, "http://127.0.0.1:9")
     last = datetime.now(UTC).date().replace(day=1) - timedelta(days=1)
     month = an_empty_closed_month(company.organization, last.replace(day=1))
+    webhook = a_webhook(node=cast.nlp)
+    in_an_hour = datetime.now(UTC) + timedelta(hours=1)
     ids = {
         "organizations/node_id": cast.organization.pk,
         "organization_id": cast.organization.pk,
+        "organization_slug": cast.organization.slug,
+        "group-mappings/mapping_id": a_group_mapping(cast.nlp, "gpu-nlp").pk,
+        "scim_token_id": a_scim_token(cast.organization, cast.alice)[0].pk,
         "month": f"{month.month:%Y-%m}",
         "code_id": an_accounting_code(company.nlp).pk,
         "statement_id": an_empty_statement(month).pk,
@@ -121,8 +134,26 @@ def a_world() -> World:
         "tree_node_id": cast.nlp.pk,
         "user_id": cast.bob.pk,
         "grant_id": cast.grant_of(cast.bob).pk,
+        "invitation_id": an_invitation(cast.nlp, cast.nlp_lead).pk,
         "token_id": token.pk,
+        "user_code": "WDJB-MJHT",
+        "session_id": a_browser_session(cast.bob).pk,
+        "factor_id": an_app(cast.bob, at=NOW).pk,
         "notice_id": a_notice(cast.bob).pk,
+        "announcement_id": an_announcement(node=cast.nlp).pk,
+        "maintenance_id": a_window(company.cluster, start=in_an_hour, hours=2).pk,
+        "webhook_id": webhook.pk,
+        "webhook_delivery_id": webhook.deliveries.create(
+            event="job_failed",
+            key="1",
+            data={"sentence": "x", "link": "/", "node": "", "at": "", "deadline": None},
+            state="failed",
+            error="x",
+            created_at=NOW,
+            next_at=NOW,
+            expires_at=NOW,
+            ended_at=NOW,
+        ).pk,
         "pool_id": company.pool.pk,
         "nodes/node_id": company.cluster.nodes.earliest("name").pk,
         "cluster_id": company.cluster.pk,
@@ -139,6 +170,10 @@ def a_world() -> World:
         "job_id": a_job(company, cast.bob).pk,
         "array_id": an_array(company, cast.bob).pk,
         "schedule_id": a_schedule(company, cast.bob).pk,
+        "template_id": a_template(company).pk,
+        "view_id": SavedView.objects.create(
+            user=cast.bob, node=cast.nlp, name="big", parameters={}, created_at=NOW
+        ).pk,
         "cycle_id": a_recorded_cycle().pk,
         "adjustment_id": a_pending_adjustment(company, cast.finance, FAR_AHEAD).pk,
         "dispute_id": an_open_dispute(
@@ -175,6 +210,8 @@ def a_world() -> World:
         before=values_of(Quota.objects.get(pk=ids["quota_id"])),
     )
     ids["planned_id"] = planned.pk
+    ids["number"] = "1"
+    ids["request_id"] = a_request(company, cast.bob, expires_at=FAR_AHEAD).pk
     callers = {
         name: as_nobody() if name == "nobody" else with_secret(a_token(getattr(cast, name))[1])
         for name in ACTORS

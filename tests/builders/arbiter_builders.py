@@ -11,6 +11,7 @@ from arbiter.api.snapshot import (
     Balance,
     Claim,
     Device,
+    Maintenance,
     OtherPool,
     Phase,
     PriorityClass,
@@ -172,6 +173,7 @@ def a_snapshot(
     taken_at: int = NOW,
     used: Mapping[tuple[str, str], int] | None = None,
     credits: Mapping[str, int] | None = None,
+    maintenance: Sequence[Maintenance] = (),
 ) -> Snapshot:
     """A snapshot; the tree is made of the quotas' nodes (ids are paths) and their ancestors.
 
@@ -209,6 +211,7 @@ def a_snapshot(
             Balance(team, "h100", gpu_days * GPU * 1_000 * DAY_S)
             for team, gpu_days in (credits or {}).items()
         ),
+        maintenance=tuple(maintenance),
     )
 
 

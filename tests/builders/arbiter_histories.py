@@ -13,6 +13,7 @@ from arbiter.api.snapshot import (
     Device,
     Domains,
     Level,
+    Maintenance,
     OtherPool,
     Phase,
     PoolWeight,
@@ -55,15 +56,23 @@ def policy(dice: Random) -> Policy:
 
 
 def histories(
-    dice: Random, policy: Policy, steps: int, *, accept_several: bool = False
+    dice: Random,
+    policy: Policy,
+    steps: int,
+    *,
+    accept_several: bool = False,
+    maintenance: bool = False,
 ) -> Iterator[Snapshot]:
     """The snapshots of `steps` cycles of one world that does what the plans say; between them
     jobs come, end and are cancelled, and now and then a node, a quota or anything else changes.
-    Where jobs `accept_several` pools most of them do, out of three."""
+    Where jobs `accept_several` pools most of them do, out of three. With `maintenance`, windows are
+    announced, moved and cancelled."""
     pools = (*POOLS, "r") if accept_several else POOLS
     world = World(_empty(dice, pools), policy)
     for number in range(steps):
         _move(dice, world, number, pools)
+        if maintenance and dice.random() < 0.3:
+            world.base = replace(world.base, maintenance=_windows(dice, world.now))
         yield world.snapshot()
         world.step()
 
@@ -158,6 +167,17 @@ def _move(dice: Random, world: World, number: int, pools: tuple[str, ...]) -> No
             world.leave(run.job)
     if dice.random() < 0.2:
         world.base = _changed(dice, world.base, world.now)
+
+
+def _windows(dice: Random, now: int) -> tuple[Maintenance, ...]:
+    """Up to three windows: past, open or ahead, on a cluster or on a pool of it."""
+    found = []
+    for _ in range(dice.randint(0, 3)):
+        start = now + dice.choice((-200, -5, 0, 1, 19, 20, 60, 100, 1_000, 6_000))
+        end = start + dice.choice((1, 30, 300, 5_000))
+        pool = dice.choice((None, *POOLS))
+        found.append(Maintenance(dice.choice(("c0", "c1")), start, end, pool))
+    return tuple(found)
 
 
 def _job(dice: Random, name: str, world: World) -> QueuedJob:

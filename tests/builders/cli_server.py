@@ -159,3 +159,8 @@ def a_server(monkeypatch: pytest.MonkeyPatch, home: str) -> Server:
 def created(**changes: Any) -> httpx.Response:
     """The answer to a submission."""
     return httpx.Response(201, json=a_shown_job(**changes))
+
+
+def tagged(body: dict[str, Any], etag: str = '"v3"') -> httpx.Response:
+    """The answer to a read whose change needs `If-Match`."""
+    return httpx.Response(200, json=body, headers={"ETag": etag})

@@ -1,24 +1,20 @@
-"""What open pages are told, read from the statements that tell it."""
+"""Hints to open pages, as the code under test sends them."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
-
-_TOLD = re.compile(r"pg_notify\('tidegate_live', '(\{.*?\})'\)")
+from live import publishing
 
 
 @contextmanager
 def hints_told() -> Iterator[list[dict[str, Any]]]:
     """The hints that are told meanwhile, in order; filled at the end."""
     found: list[dict[str, Any]] = []
-    with CaptureQueriesContext(connection) as captured:
+    with patch.object(publishing, "_notify", wraps=publishing._notify) as told:
         yield found
-    for query in captured.captured_queries:
-        found += (json.loads(text) for text in _TOLD.findall(query["sql"]))
+    for call in told.call_args_list:
+        found += call.args[0]

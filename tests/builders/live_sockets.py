@@ -10,12 +10,17 @@ from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.sessions.backends.db import SessionStore
 from django.db import connections
 
-from tenants.models import User
+from tenants.models import Session, User
+from tenants.session_store import SessionStore
 
 TIMEOUT_S = 60
+
+
+def a_browser_session(user: User) -> Session:
+    """The row of a stored session of the user."""
+    return Session.objects.get(session_key=a_session(user))
 
 
 def a_session(user: User) -> str:

@@ -1,4 +1,4 @@
-"""Schedules for tests, with defaults."""
+"""Schedules and templates for tests, with defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from builders.job_builders import SCRIPT
 from builders.portal_builders import NOW, Company
-from jobs.models import Schedule
+from jobs.models import JobTemplate, Schedule
 from tenants.models import User
 
 #: The first moment of `a_schedule`, an hour after NOW.
@@ -29,6 +29,20 @@ def a_schedule(
             "request": {"gpus": 1, "script": SCRIPT, "name": "hourly"},
             "next_at": next_at,
             "created_at": NOW,
+            **changes,
+        }
+    )
+
+
+def a_template(company: Company, **changes: Any) -> JobTemplate:
+    """A stored template of nlp, which locks its two GPUs."""
+    return JobTemplate.objects.create(
+        **{
+            "team": company.nlp,
+            "name": "train",
+            "request": {"gpus": 2, "script": SCRIPT},
+            "locked": ["gpus"],
+            "changed_at": NOW,
             **changes,
         }
     )

@@ -55,7 +55,7 @@ def signed_in(tidegate: Tidegate, browser: Browser, login: str) -> Iterator[Page
     page.goto(f"{tidegate.address}/")
     page.get_by_label("Login").fill(login)
     page.get_by_role("textbox", name="Password").fill(tidegate.personas[login].password)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
     yield page
     page.close()

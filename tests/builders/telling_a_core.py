@@ -10,6 +10,8 @@ def tell(core: Core, before: Snapshot, after: Snapshot) -> None:
     """Tell `core` what changed."""
     if after.devices != before.devices or after.clusters != before.clusters:
         core.set_devices(after.devices, after.clusters)
+    if after.maintenance != before.maintenance:
+        core.set_maintenance(after.maintenance)
     tree = (after.nodes, after.quotas, after.priority_classes, after.pool_weights)
     if tree != (before.nodes, before.quotas, before.priority_classes, before.pool_weights):
         core.set_tree(*tree)

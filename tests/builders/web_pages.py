@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -31,11 +31,18 @@ PAGES = {
     "/login": [],  # signed in, it leads home
     "/": ["/"],
     "/quotas": ["/quotas", "/quotas?node=ai-company/research/nlp"],
+    "/tree/$nodeId": [],  # leads to the members
+    "/tree/$nodeId/members": [f"/tree/{uuid(105)}/members"],
+    "/tree/$nodeId/structure": [f"/tree/{uuid(104)}/structure"],
+    "/tree/$nodeId/history": [f"/tree/{uuid(104)}/history", f"/tree/{uuid(105)}/history?range=day"],
     "/quota-changes": ["/quota-changes"],
     "/quota-changes/new": ["/quota-changes/new"],
     "/quota-changes/$plannedId": ["/quota-changes/PLAN"],
+    "/requests": ["/requests", "/requests?view=mine", "/requests?ask=guarantee"],
     "/policy": ["/policy"],
     "/credits": ["/credits", "/credits?team=ai-company/research/nlp&month=2026-11"],
+    "/fair-share": ["/fair-share", "/fair-share?node=ai-company"],
+    "/capacity": ["/capacity"],
     "/budgets": ["/budgets"],
     "/adjustments": ["/adjustments"],
     "/periods": ["/periods", "/periods?month=2026-10"],
@@ -47,7 +54,8 @@ PAGES = {
     ],
     "/schedules": ["/schedules"],
     "/schedules/$scheduleId": ["/schedules/SCHEDULE"],
-    "/submit": ["/submit", "/submit?door=sbatch"],
+    "/templates": ["/templates"],
+    "/submit": ["/submit", "/submit?door=sbatch", "/submit?door=yaml"],
     "/chargeback": ["/chargeback?period=last-month&by=department&share=by_guarantee"],
     "/chargeback/jobs": [f"/chargeback/jobs?{PERIOD}&node=ai-company"],
     "/reconciliation": ["/reconciliation?month=2026-11", "/reconciliation?month=2026-11&day=r2"],
@@ -62,8 +70,17 @@ PAGES = {
     "/access": ["/access"],
     "/set-password": ["/set-password"],
     "/notices": ["/notices"],
+    "/notices/preferences": ["/notices/preferences"],
+    "/announcements": ["/announcements"],
+    "/maintenance": ["/maintenance"],
+    "/notices/webhooks": [f"/notices/webhooks?webhook={uuid(0xE001)}"],
     "/audit": ["/audit"],
+    "/organizations": ["/organizations"],
     "/people": ["/people"],
+    "/sign-in": ["/sign-in"],
+    "/guide": ["/guide", "/guide?q=budget"],
+    "/guide/$document": ["/guide/researchers", "/guide/reference-reason-codes"],
+    "/device": ["/device", "/device?code=WDJB-MJHT"],
 }
 
 #: The id in the first link to an item of the list at the path that is given, once there is one.
@@ -74,9 +91,8 @@ _ID_IN_A_LINK = """(top) => [...document.querySelectorAll('main a')]
 
 
 def routes() -> set[str]:
-    """Return the patterns of all routes of the frontend."""
-    router = (FRONTEND / "src/shell/router.tsx").read_text()
-    return set(re.findall(r'^  path: "(/[^"]*)"', router, re.MULTILINE))
+    """Return the patterns of all routes of the built frontend."""
+    return set(json.loads((FRONTEND / "dist/routes.json").read_text()))
 
 
 @contextmanager

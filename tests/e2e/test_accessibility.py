@@ -59,7 +59,9 @@ def faults(page: Page) -> list[str]:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.locator(f":root[data-mantine-color-scheme={scheme}]").wait_for(state="attached")
         # Colours change from an element to those inside it, a frame each.
-        page.wait_for_function("document.getAnimations().length === 0")
+        page.wait_for_function(
+            "document.getAnimations().every((each) => each.playState !== 'running')"
+        )
         where = f"{size['width']} px, {scheme}"
         found += [f"{where}: {each[:500]}" for each in page.evaluate(_FAULTS, options)]
     return found

@@ -37,7 +37,7 @@ def sign_in(page: Page, tidegate: Tidegate, login: str) -> None:
     page.goto(f"{tidegate.address}/")
     page.get_by_label("Login").fill(persona.login)
     page.get_by_role("textbox", name="Password").fill(persona.password)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
 
 

@@ -143,7 +143,7 @@ def sign_in(tidegate: Tidegate, page: Page, keys: Keys) -> None:
     expect(page.get_by_label("Login")).to_be_focused()
     keys.fill(page.get_by_label("Login"), persona.login)
     keys.fill(page.get_by_role("textbox", name="Password"), persona.password)
-    keys.enter(page.get_by_role("button", name="Sign in"))
+    keys.enter(page.get_by_role("button", name="Sign in", exact=True))
     expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
 
 
@@ -168,10 +168,11 @@ def submit_and_cancel(page: Page, keys: Keys) -> None:
     log = page.get_by_role("log")
     expect(log).to_contain_text("hello")
     keys.go_to(page.get_by_role("tab", name="Log"))
-    keys.press("ArrowRight")
+    # Past the tab of files.
+    keys.press("ArrowRight", "ArrowRight")
     expect(page.get_by_role("tab", name="Timeline")).to_be_focused()
     expect(page.get_by_role("tabpanel", name="Timeline")).to_contain_text("submitted")
-    keys.press("ArrowLeft")
+    keys.press("ArrowLeft", "ArrowLeft")
     keys.go_to(log)
     keys.go_to(page.get_by_role("button", name="Cancel", exact=True))
     page.keyboard.press("Space")

@@ -275,7 +275,7 @@ def seen_by(company: Company, login: str) -> Iterator[Page]:
     page.goto(company.address)
     page.get_by_label("Login").fill(f"{login}@ai-company")
     page.get_by_role("textbox", name="Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", name=re.compile("^Hello"))).to_be_visible()
     yield page
     context.close()

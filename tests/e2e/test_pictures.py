@@ -78,7 +78,7 @@ def sign_in(page: Page, tidegate: Tidegate, login: str, path: str) -> None:
     page.goto(f"{tidegate.address}{path}")
     page.get_by_label("Login").fill(persona.login)
     page.get_by_role("textbox", name="Password").fill(persona.password)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     expect(page.get_by_role("heading", name="Sign in")).to_have_count(0)
     page.goto(f"{tidegate.address}{path}")
     page.locator("main h1").first.wait_for()
@@ -134,6 +134,35 @@ def test_a_lead_previews_a_change_of_the_quota(tidegate: Tidegate, page: Page) -
     expect(page.get_by_role("region", name="Preview").get_by_role("status")).to_be_visible()
     expect(page.locator("main .mantine-Skeleton-root")).to_have_count(0)
     take(page, "quota-preview")
+
+
+@pytest.mark.usefixtures("company")
+def test_a_lead_manages_members_and_looks_back(tidegate: Tidegate, page: Page) -> None:
+    teams = tidegate.caller("leo@ai-company").get("/teams")["items"]
+    (team,) = (each["id"] for each in teams if each["path"] == NLP)
+    sign_in(page, tidegate, "leo@ai-company", f"/tree/{team}/members")
+    expect(page.get_by_role("row").filter(has_text="Ana Petrova").first).to_be_visible()
+    take(page, "members")
+    page.goto(f"{tidegate.address}/tree/{team}/history?period=day")
+    expect(page.locator("main canvas").first).to_be_visible()
+    take(page, "history")
+
+
+@pytest.mark.usefixtures("company")
+def test_a_lead_lends_what_another_team_asks_for(tidegate: Tidegate, page: Page) -> None:
+    ana = tidegate.caller("ana@ai-company")
+    body = {
+        "kind": "guarantee",
+        "node": NLP,
+        "pool": "h100",
+        "amount": 16_000,
+        "until": (datetime.now(UTC) + timedelta(days=4)).strftime("%Y-%m-%dT18:00:00Z"),
+        "reason": "The evaluation for the review on Friday needs 16 more GPUs.",
+    }
+    asked = ana.post("/requests", body, **{"Idempotency-Key": "picture"})
+    sign_in(page, tidegate, "olga@ai-company", f"/requests?view=all&request={asked['id']}")
+    expect(page.get_by_text("The evaluation for the review").first).to_be_visible()
+    take(page, "request")
 
 
 def test_an_administrator_adds_a_cluster(tidegate: Tidegate, page: Page) -> None:

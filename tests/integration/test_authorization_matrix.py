@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from audit.models import AuditEvent
 from builders.api_callers import a_token, with_secret
 from builders.api_world import ACTORS, METHODS, World, a_world, api_routes, methods_of, path_of
 from builders.job_builders import a_body
+from portal.openapi import openapi_document
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +44,8 @@ def a_case(statuses: str, body: Any = None, query: str = "", **headers: str) -> 
 
 #: Everybody who is known is answered; what the answer holds is cut to them.
 CUT_TO_ALL = "401 200 200 200 200 200 200 200 200 200 200"
+NO_CSRF_TOKEN = "403 403 403 403 403 403 403 403 403 403 403"
+NO_TOKEN = "401 403 403 403 403 403 403 403 403 403 403"
 #: Everybody of the organization, and platform admins.
 MEMBERS = "401 200 200 200 200 200 200 200 200 200 404"
 PLATFORM_ADMIN_201 = "401 201 403 403 403 403 403 403 403 403 403"
@@ -54,7 +57,9 @@ BUILDS_201 = "401 201 201 201 403 403 403 403 403 403 404"
 MANAGES_NLP_200 = "401 200 200 200 403 200 403 403 403 403 404"
 #: A draft that sets nlp's quota does not exist for anybody who manages no quota there.
 READS_DRAFT_OF_NLP_200 = "401 200 200 200 404 200 404 404 404 404 404"
+HOOK_200 = "401 200 200 200 404 200 404 404 404 404 404"
 DAY = "?start=2026-11-20T00:00:00Z&end=2026-11-21T00:00:00Z"
+OF_NLP = "?node=ai-company/research/nlp&pool=h100"
 BUILDS_200 = "401 200 200 200 403 403 403 403 403 403 404"
 
 TABLE: dict[tuple[str, str], Case] = {
@@ -63,9 +68,97 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "session"): a_case(
         "403 409 409 409 409 409 409 409 409 409 409", {"login": "x", "password": "x"}
     ),
+    ("POST", "session/second-factor"): a_case(NO_CSRF_TOKEN, {"code": "123456"}),
+    ("POST", "session/security-key"): a_case(NO_CSRF_TOKEN),
+    ("POST", "session/security-key/confirm"): a_case(NO_CSRF_TOKEN, {"credential": {}}),
     ("DELETE", "session"): a_case("401 409 409 409 409 409 409 409 409 409 409"),
+    # Sign-in at identity providers: for strangers, with a CSRF token.
+    ("GET", "sign-in-options"): a_case("200 200 200 200 200 200 200 200 200 200 200"),
+    ("POST", "session/provider"): a_case(
+        "403 409 409 409 409 409 409 409 409 409 409", {"organization": "ai-company"}
+    ),
+    # Logins of machines begin without credentials, and only browser sessions decide about them.
+    ("POST", "device-logins"): a_case(
+        "201 409 409 409 409 409 409 409 409 409 409",
+        {"host": "laptop", "scopes": ["read"], "token_days": 1},
+    ),
+    ("POST", "device-logins/token"): a_case(
+        "400 409 409 409 409 409 409 409 409 409 409", {"device_code": "x"}
+    ),
+    ("GET", "device-logins/<slug:user_code>"): a_case(
+        "401 403 403 403 403 403 403 403 403 403 403"
+    ),
+    ("POST", "device-logins/<slug:user_code>/approve"): a_case(
+        "401 403 403 403 403 403 403 403 403 403 403"
+    ),
+    ("POST", "device-logins/<slug:user_code>/refuse"): a_case(
+        "401 403 403 403 403 403 403 403 403 403 403"
+    ),
+    # Without an answer of the provider it leads to the sign-in page.
+    ("GET", "session/callback/<slug:organization_slug>"): a_case(
+        "302 302 302 302 302 302 302 302 302 302 302"
+    ),
+    # Those who choose the provider could be anybody: every right of the organization's admin.
+    ("GET", "organizations/<uuid:organization_id>/identity-provider"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404"
+    ),
+    ("PUT", "organizations/<uuid:organization_id>/identity-provider"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404",
+        {
+            "name": "Login",
+            "issuer": "https://8.8.8.8",
+            "client_id": "tidegate",
+            # A new issuer needs it.
+            "client_secret": "a secret of the matrix",
+        },
+        If_Match='"v1"',
+    ),
+    ("POST", "organizations/<uuid:organization_id>/identity-provider/test"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404"
+    ),
+    ("GET", "organizations/<uuid:organization_id>/sign-in-policy"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404"
+    ),
+    ("PUT", "organizations/<uuid:organization_id>/sign-in-policy"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404",
+        {"requires_second_factor": True},
+        If_Match='"v0"',
+    ),
+    ("GET", "organizations/<uuid:organization_id>/group-mappings"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404"
+    ),
+    ("POST", "organizations/<uuid:organization_id>/group-mappings"): a_case(
+        "401 201 201 403 403 403 403 403 403 403 404",
+        {"group": "new", "role": "researcher", "node": "ai-company/research/nlp"},
+    ),
+    ("DELETE", "group-mappings/<uuid:mapping_id>"): a_case(
+        "401 204 204 403 403 403 403 403 403 403 404"
+    ),
+    # SCIM makes people and gives them roles by groups: as for the provider.
+    ("GET", "organizations/<uuid:organization_id>/scim"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404"
+    ),
+    ("PUT", "organizations/<uuid:organization_id>/scim"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404",
+        {"external_id_claim": "oid", "adopts_accounts": True},
+        If_Match='"v1"',
+    ),
+    ("GET", "organizations/<uuid:organization_id>/scim/tokens"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404"
+    ),
+    ("POST", "organizations/<uuid:organization_id>/scim/tokens"): a_case(
+        "401 201 201 403 403 403 403 403 403 403 404", {"name": "Okta", "expires_in_days": 30}
+    ),
+    ("POST", "scim-tokens/<uuid:scim_token_id>/replace"): a_case(
+        "401 201 201 403 403 403 403 403 403 403 404", {"overlap_s": 0}
+    ),
+    ("DELETE", "scim-tokens/<uuid:scim_token_id>"): a_case(
+        "401 204 204 403 403 403 403 403 403 403 404"
+    ),
     # The tree.
     ("GET", "organizations"): a_case(CUT_TO_ALL),
+    ("GET", "organizations/summaries"): a_case(PLATFORM_ADMIN_200),
+    ("POST", "organizations/preview"): a_case(PLATFORM_ADMIN_200, {"name": "Third"}),
     ("POST", "organizations"): a_case(
         PLATFORM_ADMIN_201,
         {
@@ -124,10 +217,47 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "users/<uuid:user_id>/deactivate"): a_case(
         "401 200 200 403 403 403 403 404 403 404 404", {"waiting": "wait", "running": "end"}
     ),
+    # The tree of nlp as a file, for who manages its members.
+    ("GET", "tree/<uuid:tree_node_id>/export"): a_case(MANAGES_NLP_200),
+    ("POST", "tree/<uuid:tree_node_id>/import"): a_case(
+        MANAGES_NLP_200,
+        {"format": "csv", "text": "kind,path,name\nteam,ai-company/research/nlp,nlp\n"},
+        "?dry_run=true",
+    ),
+    # Members of nlp, for who manages them or reads its audit log.
+    ("GET", "tree/<uuid:tree_node_id>/members"): a_case(
+        "401 200 200 200 403 200 403 403 200 403 404"
+    ),
+    ("GET", "tree/<uuid:tree_node_id>/member-totals"): a_case(
+        "401 200 200 200 403 200 403 403 200 403 404"
+    ),
+    # Invitations to nlp, for who manages its members.
+    ("GET", "tree/<uuid:tree_node_id>/invitations"): a_case(MANAGES_NLP_200),
+    ("POST", "tree/<uuid:tree_node_id>/invitations"): a_case(
+        "401 201 201 201 403 201 403 403 403 403 404",
+        {"email": "eve@example.org", "role": "researcher"},
+    ),
+    # New service accounts of nlp, for who manages its members.
+    ("POST", "tree/<uuid:tree_node_id>/service-accounts"): a_case(
+        "401 201 201 201 403 201 403 403 403 403 404", {"username": "ci"}
+    ),
+    ("POST", "invitations/<uuid:invitation_id>/resend"): a_case(
+        "401 200 200 200 404 200 404 404 404 404 404"
+    ),
+    ("DELETE", "invitations/<uuid:invitation_id>"): a_case(
+        "401 204 204 204 404 204 404 404 404 404 404"
+    ),
+    ("GET", "roles"): a_case(CUT_TO_ALL),
     ("GET", "role-grants"): a_case(CUT_TO_ALL),
     ("POST", "role-grants"): a_case(
         "401 201 201 201 403 201 403 404 403 404 404",
         {"user": "bob@ai-company", "role": "team_lead", "node": "ai-company/research/nlp"},
+    ),
+    ("GET", "role-grants/<uuid:grant_id>"): a_case("401 200 200 200 404 200 200 404 200 404 404"),
+    ("PATCH", "role-grants/<uuid:grant_id>"): a_case(
+        "401 200 200 200 404 200 403 404 403 404 404",
+        {"expires_at": "2199-01-01T00:00:00Z"},
+        If_Match='"v1"',
     ),
     ("DELETE", "role-grants/<uuid:grant_id>"): a_case(
         "401 204 204 204 404 204 403 404 403 404 404"
@@ -137,12 +267,81 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 201 201 201 201 201 201 201 201 201 201",
         {"name": "new", "scopes": ["read"], "expires_in_days": 1},
     ),
+    # The session is bob's. Those who manage a person end sessions.
+    ("GET", "sessions"): a_case(CUT_TO_ALL),
+    ("POST", "sessions/end"): a_case(CUT_TO_ALL, {}),
+    ("DELETE", "sessions/<uuid:session_id>"): a_case("401 204 204 404 404 404 204 404 404 404 404"),
+    # The second factor is bob's. No token changes it, and those who manage a person reset it.
+    ("GET", "second-factors"): a_case(CUT_TO_ALL),
+    ("POST", "second-factors/authenticator"): a_case(NO_TOKEN, {}),
+    ("POST", "second-factors/authenticator/confirm"): a_case(NO_TOKEN, {"code": "123456"}),
+    ("POST", "second-factors/security-key"): a_case(NO_TOKEN, {}),
+    ("POST", "second-factors/security-key/confirm"): a_case(
+        NO_TOKEN, {"name": "key", "credential": {}}
+    ),
+    ("POST", "second-factors/recovery-codes"): a_case(NO_TOKEN, {}),
+    ("POST", "second-factors/<uuid:factor_id>/remove"): a_case(NO_TOKEN, {}),
+    ("POST", "users/<uuid:user_id>/second-factors/reset"): a_case(
+        "401 200 200 403 403 403 409 404 403 404 404"
+    ),
     # Everybody has an inbox of their own. The notice is bob's.
     ("GET", "notices"): a_case(CUT_TO_ALL),
     ("GET", "notices/unread"): a_case(CUT_TO_ALL),
     ("POST", "notices/read"): a_case(CUT_TO_ALL, {}),
+    ("GET", "notices/preferences"): a_case(CUT_TO_ALL),
+    ("PATCH", "notices/preferences"): a_case(CUT_TO_ALL, {"digest": "daily"}, If_Match='"v1"'),
+    ("GET", "notices/mails"): a_case(CUT_TO_ALL),
     ("POST", "notices/<uuid:notice_id>/read"): a_case(
         "401 404 404 404 404 404 200 404 404 404 404"
+    ),
+    # The announcement is that of nlp. People of its department and its teams read it.
+    ("GET", "announcements"): a_case(CUT_TO_ALL),
+    ("POST", "announcements"): a_case(
+        "401 201 201 201 403 201 403 403 403 403 404",
+        {"text": "Rack 4 is moved.", "node": "ai-company/research/nlp"},
+    ),
+    ("PATCH", "announcements/<uuid:announcement_id>"): a_case(
+        "401 200 200 200 404 200 403 403 403 403 404", {"level": "warning"}, If_Match='"v1"'
+    ),
+    ("DELETE", "announcements/<uuid:announcement_id>"): a_case(
+        "401 204 204 204 404 204 403 403 403 403 404"
+    ),
+    # Everybody reads windows of maintenance; administrators of the platform make them.
+    ("GET", "maintenance-windows"): a_case(CUT_TO_ALL),
+    ("POST", "maintenance-windows"): a_case(
+        "401 201 403 403 403 403 403 403 403 403 403",
+        lambda world: {
+            "cluster": "local",
+            "end": f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}",
+            "reason": "New switches.",
+        },
+    ),
+    ("PATCH", "maintenance-windows/<uuid:maintenance_id>"): a_case(
+        "401 200 403 403 403 403 403 403 403 403 403", {"reason": "Other."}, If_Match='"v1"'
+    ),
+    ("POST", "maintenance-windows/<uuid:maintenance_id>/cancel"): a_case(
+        "401 200 403 403 403 403 403 403 403 403 403"
+    ),
+    ("GET", "maintenance-windows/<uuid:maintenance_id>/jobs"): a_case(CUT_TO_ALL),
+    # The webhook is that of nlp, for those who manage its members.
+    ("GET", "webhooks"): a_case(CUT_TO_ALL),
+    ("POST", "webhooks"): a_case(
+        "401 201 201 201 403 201 403 403 403 403 404",
+        {
+            "name": "chat",
+            "kind": "slack",
+            "url": "https://hooks.example.org/x",
+            "events": ["job_failed"],
+            "node": "ai-company/research/nlp",
+        },
+    ),
+    ("PATCH", "webhooks/<uuid:webhook_id>"): a_case(HOOK_200, {"name": "other"}, If_Match='"v1"'),
+    ("DELETE", "webhooks/<uuid:webhook_id>"): a_case(HOOK_200.replace("200", "204")),
+    ("POST", "webhooks/<uuid:webhook_id>/secret"): a_case(HOOK_200),
+    ("POST", "webhooks/<uuid:webhook_id>/test"): a_case(HOOK_200.replace("200", "202")),
+    ("GET", "webhooks/<uuid:webhook_id>/deliveries"): a_case(HOOK_200),
+    ("POST", "webhook-deliveries/<uuid:webhook_delivery_id>/replay"): a_case(
+        HOOK_200.replace("200", "202")
     ),
     # A token of a person is ended by who manages them, and replaced by its owner only.
     ("DELETE", "tokens/<uuid:token_id>"): a_case("401 204 204 404 404 404 204 404 404 404 404"),
@@ -177,6 +376,12 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "clusters"): a_case(
         PLATFORM_ADMIN_201,
         {"name": "second", "kind": "local", "options": {"root": "/nowhere/second"}},
+    ),
+    ("POST", "clusters/check"): a_case(
+        PLATFORM_ADMIN_200, {"kind": "local", "options": {"root": "/nowhere/second"}}
+    ),
+    ("POST", "clusters/<uuid:cluster_id>/check"): a_case(
+        PLATFORM_ADMIN_200, {"options": {"root": "/nowhere/second"}}
     ),
     ("GET", "clusters/<uuid:cluster_id>"): a_case(CUT_TO_ALL),
     ("PATCH", "clusters/<uuid:cluster_id>"): a_case(PLATFORM_ADMIN_200, {"is_enabled": False}),
@@ -286,6 +491,11 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "organizations/<uuid:organization_id>/policy"): a_case(MEMBERS),
     ("PATCH", "organizations/<uuid:organization_id>/policy"): a_case(
         "401 200 200 403 403 403 403 403 403 403 404", {"min_run_s": 7}, If_Match='"v1"'
+    ),
+    # Which changes need a second person: read by the organization, changed by its administrators.
+    ("GET", "organizations/<uuid:organization_id>/second-person"): a_case(MEMBERS),
+    ("PATCH", "organizations/<uuid:organization_id>/second-person"): a_case(
+        "401 200 200 403 403 403 403 403 403 403 404", {"stopped_jobs_min": 1}, If_Match='"v1"'
     ),
     # Credits: everybody of the organization sees them, and its administrators switch the bank.
     ("GET", "credits"): a_case(MEMBERS, query="?organization=ai-company&pool=h100"),
@@ -398,6 +608,7 @@ TABLE: dict[tuple[str, str], Case] = {
     ),
     # Jobs: bob's job in nlp.
     ("GET", "jobs"): a_case(CUT_TO_ALL),
+    ("GET", "jobs/export"): a_case(CUT_TO_ALL),
     ("POST", "jobs"): a_case("401 201 201 201 403 201 201 403 403 201 404", a_body(pool="h100")),
     ("GET", "jobs/<uuid:job_id>"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "jobs/<uuid:job_id>/explanation"): a_case(
@@ -410,14 +621,31 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "jobs/<uuid:job_id>/alternatives"): a_case(
         "401 200 200 200 404 200 200 403 403 404 404", {}
     ),
+    # The request of a job has its script, which its readers may read.
+    ("GET", "jobs/<uuid:job_id>/request"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     ("GET", "jobs/<uuid:job_id>/reasons"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "jobs/<uuid:job_id>/attempts"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    ("GET", "jobs/<uuid:job_id>/attempt-costs"): a_case(
+        "401 200 200 200 404 200 200 200 200 404 404"
+    ),
     ("GET", "jobs/<uuid:job_id>/history"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     # The job has no attempt yet: who may read its log is told so by 404.
     ("GET", "jobs/<uuid:job_id>/logs"): a_case("401 404 404 404 404 404 404 403 403 404 404"),
+    ("GET", "jobs/<uuid:job_id>/logs/download"): a_case(
+        "401 404 404 404 404 404 404 403 403 404 404"
+    ),
+    ("GET", "jobs/<uuid:job_id>/files"): a_case("401 404 404 404 404 404 404 403 403 404 404"),
+    ("GET", "jobs/<uuid:job_id>/files/download"): a_case(
+        "401 404 404 404 404 404 404 403 403 404 404", query="?name=a"
+    ),
     ("GET", "jobs/<uuid:job_id>/log-summary"): a_case(
         "401 404 404 404 404 404 404 403 403 404 404"
     ),
+    # Refused jobs are results, so that everybody who is known is answered.
+    ("POST", "job-actions"): a_case(
+        CUT_TO_ALL, lambda world: {"action": "hold", "jobs": [world.ids["job_id"]]}
+    ),
+    ("POST", "job-actions/preview"): a_case(CUT_TO_ALL, {"action": "cancel"}),
     ("POST", "jobs/<uuid:job_id>/cancel"): a_case("401 200 200 200 404 200 200 403 403 404 404"),
     # It does not run: who may requeue it is told of the conflict.
     ("POST", "jobs/<uuid:job_id>/requeue"): a_case("401 409 409 409 404 409 409 403 403 404 404"),
@@ -440,6 +668,28 @@ TABLE: dict[tuple[str, str], Case] = {
     ("POST", "job-arrays/<uuid:array_id>/cancel"): a_case(
         "401 200 200 200 404 200 200 403 403 404 404"
     ),
+    # A template of nlp: for those who submit jobs there, as it has a script. Its leads write it.
+    ("GET", "job-templates"): a_case(CUT_TO_ALL),
+    ("POST", "job-templates"): a_case(
+        "401 201 201 201 403 201 403 403 403 403 404",
+        {"team": "ai-company/research/nlp", "name": "new", "request": {"gpus": 1}},
+    ),
+    ("GET", "job-templates/<uuid:template_id>"): a_case(
+        "401 200 200 200 404 200 200 404 404 200 404"
+    ),
+    ("PATCH", "job-templates/<uuid:template_id>"): a_case(
+        "401 200 200 200 404 200 403 404 404 403 404", {"name": "other"}, If_Match='"v1"'
+    ),
+    ("DELETE", "job-templates/<uuid:template_id>"): a_case(
+        "401 204 204 204 404 204 403 404 404 403 404", If_Match='"v1"'
+    ),
+    # A view of bob that is shared with nlp: for those who see its jobs. Leads delete it, too.
+    ("GET", "job-views"): a_case(CUT_TO_ALL),
+    ("POST", "job-views"): a_case(
+        "401 201 201 201 403 201 201 403 403 201 404",
+        {"name": "new", "parameters": {}, "share_with": "ai-company/research/nlp"},
+    ),
+    ("DELETE", "job-views/<uuid:view_id>"): a_case("401 204 204 204 404 204 204 403 403 403 404"),
     # Bob's schedule in nlp: as his job.
     ("GET", "schedules"): a_case(CUT_TO_ALL),
     ("POST", "schedules"): a_case(
@@ -460,6 +710,19 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "jobs/<uuid:job_id>/decisions"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "decisions"): a_case(CUT_TO_ALL),
     ("GET", "today"): a_case(CUT_TO_ALL),
+    # Totals of nodes are for each member of the organization.
+    ("GET", "entitlement"): a_case(MEMBERS, query="?team=ai-company/research/nlp&pool=h100"),
+    ("GET", "fair-share"): a_case(MEMBERS, query=OF_NLP),
+    ("GET", "node-summaries"): a_case(MEMBERS, query=OF_NLP),
+    ("GET", "capacity"): a_case(MEMBERS, query=OF_NLP),
+    ("GET", "history/use"): a_case("401 200 200 200 200 200 200 200 200 200 404", query=OF_NLP),
+    ("GET", "history/waits"): a_case("401 200 200 200 200 200 200 200 200 200 404", query=OF_NLP),
+    ("GET", "history/preemptions"): a_case(
+        "401 200 200 200 200 200 200 200 200 200 404", query=OF_NLP
+    ),
+    ("GET", "history/week"): a_case(
+        "401 200 200 200 403 200 403 200 200 403 404", query="?node=ai-company/research/nlp"
+    ),
     ("GET", "cycles"): a_case(PLATFORM_ADMIN_200),
     ("GET", "cycles/<uuid:cycle_id>"): a_case(PLATFORM_ADMIN_200),
     ("GET", "scheduler"): a_case(CUT_TO_ALL),
@@ -573,6 +836,50 @@ TABLE: dict[tuple[str, str], Case] = {
     ("PATCH", "organizations/<uuid:organization_id>/adjustment-policy"): a_case(
         "401 200 200 403 403 403 403 200 403 403 404", {"threshold_nano": 5}, If_Match='"v1"'
     ),
+    # Requests. Bob asked for more of nlp: its lead and the lead's superiors read that, and the
+    # administrators above nlp decide. A stale ETag is told to who may decide.
+    ("GET", "requests"): a_case(CUT_TO_ALL),
+    ("GET", "requests/counts"): a_case(CUT_TO_ALL),
+    ("POST", "requests"): a_case(
+        "401 201 201 201 403 201 201 403 403 201 404",
+        {
+            "kind": "guarantee",
+            "node": "ai-company/research/nlp",
+            "pool": "h100",
+            "amount": 1_000,
+            "reason": "a review",
+        },
+    ),
+    ("GET", "requests/<uuid:request_id>"): a_case("401 200 200 200 404 200 200 404 404 404 404"),
+    ("POST", "requests/<uuid:request_id>/approve"): a_case(
+        "401 412 412 412 404 403 403 404 404 404 404", {}, If_Match='"stale"'
+    ),
+    # Bob's request is no change that waits for a second person.
+    ("POST", "requests/<uuid:request_id>/alone"): a_case(
+        "401 400 400 400 404 400 400 404 404 404 404", {"reason": "x"}, If_Match='"stale"'
+    ),
+    ("POST", "requests/<uuid:request_id>/counter"): a_case(
+        "401 412 412 412 404 403 403 404 404 404 404", {"amount": 5}, If_Match='"stale"'
+    ),
+    ("POST", "requests/<uuid:request_id>/reject"): a_case(
+        "401 200 200 200 404 403 403 404 404 404 404", {"note": "no"}
+    ),
+    ("POST", "requests/<uuid:request_id>/withdraw"): a_case(
+        "401 403 403 403 404 403 200 404 404 404 404"
+    ),
+    ("POST", "requests/<uuid:request_id>/comments"): a_case(
+        "401 201 201 201 404 201 201 404 404 404 404", {"text": "hello"}
+    ),
+    ("POST", "requests/<uuid:request_id>/preview"): a_case(
+        "401 200 200 200 404 403 403 404 404 404 404", {}
+    ),
+    # There is no counter-offer, which only bob is told.
+    ("POST", "requests/<uuid:request_id>/offers/<int:number>/accept"): a_case(
+        "401 403 403 403 404 403 404 404 404 404 404"
+    ),
+    ("POST", "requests/<uuid:request_id>/offers/<int:number>/decline"): a_case(
+        "401 403 403 403 404 403 404 404 404 404 404"
+    ),
     ("GET", "organizations/<uuid:organization_id>/export-policy"): a_case(MEMBERS),
     ("PATCH", "organizations/<uuid:organization_id>/export-policy"): a_case(
         "401 200 200 403 403 403 403 200 403 403 404", {"users": "names"}, If_Match='"v1"'
@@ -665,16 +972,33 @@ def test_everybody_is_answered_as_the_table_says(method: str, route: str, world:
     assert found == case.statuses
 
 
+#: Routes with which people sign in.
+OPEN_TO_NOBODY = {
+    *(
+        "session",
+        "session/second-factor",
+        "session/security-key",
+        "session/security-key/confirm",
+        "session/provider",
+        "sign-in-options",
+        "password-links/use",
+    ),
+    *("device-logins", "device-logins/token"),
+}
+#: A plain view of Django, whose check of CSRF tokens refuses other methods first.
+CALLBACK = "session/callback/<slug:organization_slug>"
+
+
 def test_methods_that_a_view_has_not_are_refused_to_everybody(world: World) -> None:
     for route, view in api_routes().items():
-        if route in PUBLIC:
+        if route in PUBLIC or route == CALLBACK:
             continue
         for method in set(METHODS) - methods_of(view):
             path = path_of(route, world)
             assert answered(world, "root", method, path, Case("")) == 405, (method, route)
             assert answered(world, "bob", method, path, Case("")) == 405, (method, route)
-            # Only these are open to nobody, so only there they learn what is served.
-            status = 405 if route in {"session", "password-links/use"} else 401
+            # Only there nobody learns what is served.
+            status = 405 if route in OPEN_TO_NOBODY else 401
             assert answered(world, "nobody", method, path, Case("")) == status, (method, route)
 
 
@@ -700,3 +1024,17 @@ def test_a_token_that_may_only_read_changes_nothing_whoever_owns_it(
             if not is_question and not route.startswith("tokens"):
                 status = answered(narrow, actor, method, path_of(route, world), case)
                 assert 400 <= status < 500, (actor, method, route, status)
+
+
+def test_the_document_of_the_api_names_the_operations_that_need_no_credentials() -> None:
+    """Planted: the rule of `webapi.schema` that writes `security: []`."""
+    document = openapi_document()
+    found = {
+        path.removeprefix("/api/v1/")
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+        if operation["security"] == []
+    }
+    assert found == {"installation", *OPEN_TO_NOBODY}
+    # GET and DELETE of a session need one.
+    assert document["paths"]["/api/v1/session"]["get"]["security"] != []

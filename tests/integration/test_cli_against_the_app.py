@@ -11,15 +11,17 @@ import pytest
 from django.db import connection
 from typer.testing import CliRunner
 
-from builders.api_callers import a_token
+from builders.api_callers import a_token, by_session
 from builders.app_server import serving
 from builders.job_builders import a_job, an_attempt
 from builders.portal_builders import Company, a_company, a_grant, a_user
+from cli import api
 from cli.main import app
 from clusters.models import Cluster
+from identity.models import DeviceLogin
 from jobs.models import Job
 from primitives.clock import SystemClock
-from tenants.models import User
+from tenants.models import AccessToken, User
 from tenants.roles import Role
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,6 +35,7 @@ class Site:
 
     company: Company
     bob: User
+    address: str
 
     def run(self, *arguments: str, exit_code: int = 0, stdin: str | None = None) -> str:
         result = CliRunner().invoke(app, list(arguments), input=stdin)
@@ -54,7 +57,7 @@ def site(transactional_db: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.delenv("TIDEGATE_TOKEN", raising=False)
     monkeypatch.delenv("TIDEGATE_SERVER", raising=False)
     with serving() as address:
-        site = Site(company, bob)
+        site = Site(company, bob, address)
         site.run("login", "--server", address, "--token", "-", stdin=a_token(bob)[1])
         yield site
 
@@ -84,6 +87,27 @@ def test_a_job_from_submission_to_its_end(site: Site, tmp_path: Path) -> None:
     assert "has not started yet" in site.run("logs", job_id, exit_code=3)
     assert site.run("cancel", "bert") == f"{job_id}  cancelled\n"
     assert site.run("wait", job_id, exit_code=130) == f"{job_id}  cancelled\n"
+
+
+def test_a_machine_logs_in_without_a_token(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against: shapes of the codes, the poll or the token that the command does not expect."""
+    waited: list[float] = []
+
+    def approved_meanwhile(seconds: float) -> None:
+        waited.append(seconds)
+        code = DeviceLogin.objects.get().user_code
+        assert by_session(site.bob).post(f"device-logins/{code}/approve", {}).status_code == 200
+
+    monkeypatch.setattr(api, "sleep", approved_meanwhile)
+    told = CliRunner().invoke(app, ["login", "--server", site.address, "--scope", "read"])
+    assert told.exit_code == 0, told.stderr
+    assert f"Open {site.address}/device in a browser" in told.stderr
+    assert waited == [5]
+    assert "bob@ai-company" in site.run("whoami")
+    token = AccessToken.objects.exclude(name="a token").get()
+    assert (token.user, token.scopes) == (site.bob, ["read"])
+    refused = site.run("submit", "--team", TEAM, "--gpus", "1", "--", "true", exit_code=3)
+    assert "submit_jobs" in refused
 
 
 def test_refusals_are_sentences(site: Site) -> None:

@@ -22,8 +22,11 @@ from builders.live_sockets import (
 from builders.portal_builders import a_company, a_user
 from live import consumers
 from live.consumers import SIGNED_OUT
-from live.publishing import EVERYBODY, group_of
-from tenants.models import User
+from live.publishing import EVERYBODY, RIGHTS, group_of, person
+from primitives.clock import SystemClock
+from tenants.access import actor_of
+from tenants.models import Session, User
+from tenants.sessions import end_session
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -138,6 +141,32 @@ def test_a_session_of_a_deactivated_user_is_over() -> None:
         await database_sync_to_async(User.objects.filter(pk=bob.pk).update)(is_active=False)
         socket = a_socket(key)
         assert await answers(socket, 2) == [ACCEPTED, ("websocket.close", 4401)]
+
+    run(scene)
+
+
+def test_the_sockets_of_an_ended_session_close_at_once() -> None:
+    """Planted: an end of the session that leaves its sockets open for a minute."""
+    bob = a_user(a_company().organization, "bob")
+    ended, kept = a_session(bob), a_session(bob)
+    audience = person(bob.pk)
+
+    def end() -> None:
+        row = Session.objects.get(session_key=ended)
+        end_session(actor=actor_of(bob), session_id=row.pk, now=SystemClock().now())
+
+    async def scene() -> None:
+        sockets = [a_socket(key) for key in (ended, kept)]
+        for socket in sockets:
+            assert await answers(socket) == [ACCEPTED]
+        await database_sync_to_async(end)()
+        layer = get_channel_layer()
+        assert layer is not None
+        # The message of the relay for the notice of `end_session`.
+        await layer.group_send(group_of(audience), a_message(audience, 1, RIGHTS))
+        closed = await sockets[0].receive_output(TIMEOUT_S)
+        assert (closed["type"], closed["code"]) == ("websocket.close", SIGNED_OUT)
+        assert await sockets[1].receive_nothing()
 
     run(scene)
 

@@ -95,7 +95,7 @@ def test_the_setting_is_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         ("*", "must hold addresses or networks like 10.0.0.0/24, not '*'."),
         ("proxy.example", "must hold addresses or networks like"),
         ("10.0.0.1/8", "must hold addresses or networks like"),
-        ("0.0.0.0/0", "must not hold all addresses (0.0.0.0/0); name your proxies."),
+        ("0.0.0.0/0", "must not hold all addresses (0.0.0.0/0); name those that are needed."),
         ("::/0", "must not hold all addresses (::/0)"),
     ],
 )

@@ -37,6 +37,12 @@ def fast_hashes(settings: Any) -> None:
 
 
 @pytest.fixture
+def standing_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the views at NOW, so that no wait of 1 s ends during a test."""
+    monkeypatch.setattr("primitives.clock.SystemClock.now", lambda self: NOW)
+
+
+@pytest.fixture
 def alice() -> User:
     return a_user(an_organization("ai-company"), "alice", password=PASSWORD)
 
@@ -255,7 +261,7 @@ def test_failures_and_the_first_refusal_of_each_wait_are_audited(alice: User) ->
     assert {event.subject_id for event in events} == {str(alice.pk)}
 
 
-def test_tokens_meet_no_wait(alice: User) -> None:
+def test_tokens_meet_no_wait(alice: User, standing_clock: None) -> None:
     caller = by_token(alice)
     browser = a_browser()
     for _ in range(LOGIN_AND_SOURCE.free):
@@ -264,7 +270,7 @@ def test_tokens_meet_no_wait(alice: User) -> None:
     assert caller.get("session").status_code == 200
 
 
-def test_over_http_the_answer_says_when_to_come_back(alice: User) -> None:
+def test_over_http_the_answer_says_when_to_come_back(alice: User, standing_clock: None) -> None:
     browser = a_browser()
     for _ in range(LOGIN_AND_SOURCE.free):
         assert sign_in(browser, password="wrong").status_code == 401

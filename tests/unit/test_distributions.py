@@ -79,8 +79,10 @@ from importlib import import_module
 from pkgutil import iter_modules
 import cli, httpx, simulator.report, yaml
 for module in iter_modules(cli.__path__):
-    import_module(f"cli.{module.name}")
+    if module.name != "agent_tools":
+        import_module(f"cli.{module.name}")
 """
+AGENTS = "import cli.agent_tools"
 SERVER = """
 import django
 django.setup()
@@ -92,7 +94,9 @@ for name, app in get_commands().items():
 """
 
 
-@pytest.mark.parametrize(("extra", "program"), [(None, COMMAND_LINE), ("server", SERVER)])
+@pytest.mark.parametrize(
+    ("extra", "program"), [(None, COMMAND_LINE), ("mcp", AGENTS), ("server", SERVER)]
+)
 def test_a_part_imports_nothing_that_its_extra_does_not_install(
     extra: str | None, program: str
 ) -> None:

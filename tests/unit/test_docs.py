@@ -154,7 +154,7 @@ def test_every_module_that_a_document_names_exists(path: Path) -> None:
 def test_the_architecture_fits_on_a_few_pages() -> None:
     """Planted: two more kilobytes, and a picture less."""
     text = (REPO / "ARCHITECTURE.md").read_text()
-    assert len(text.encode()) <= 12 * 1024
+    assert len(text.encode()) <= 13 * 1024
     assert text.count("```mermaid\n") == 2
     steps = len(re.findall(r"^    \w+-?->>\w+: ", text, re.MULTILINE))
     named = re.findall(r"^\| ([\d, ]+) \| `", text, re.MULTILINE)
