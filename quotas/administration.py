@@ -25,9 +25,9 @@ from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest
 from quotas.envelope import EnvelopeBroken, Family
 from quotas.guarding import Write, guarded
 from quotas.locks import lock_quotas
-from quotas.models import Quota
+from quotas.models import QUOTA_SETTINGS, Quota
 from quotas.policies import ensure_rules
-from quotas.quota_store import REASON_LENGTH_MAX, STORED, store_quotas, values_of
+from quotas.quota_store import REASON_LENGTH_MAX, store_quotas, values_of
 from tenants.access import PLATFORM, Actor, get_visible, visible_node
 from tenants.models import Node
 from tenants.names import clean_name
@@ -255,9 +255,9 @@ def edit_together(edits: Mapping[UUID, QuotaEdit], family: Family) -> list[Edite
     found = []
     for quota in family.by_node.values():
         if quota.pk in edits:
-            had = {name: getattr(quota, name) for name in STORED}
+            had = {name: getattr(quota, name) for name in QUOTA_SETTINGS}
             _apply(quota, edits[quota.pk])
-            differing = frozenset(name for name in STORED if getattr(quota, name) != had[name])
+            differing = frozenset(name for name in had if getattr(quota, name) != had[name])
             if differing:
                 found.append(Edited(quota, differing, had))
     return found
@@ -284,8 +284,8 @@ def may_make(actor: Actor, quota: Quota, edit: QuotaEdit) -> bool:
         return False
     changed = copy(quota)
     _apply(changed, edit)
-    had = {name: getattr(quota, name) for name in STORED}
-    differing = {name for name in STORED if getattr(changed, name) != had[name]}
+    had = {name: getattr(quota, name) for name in QUOTA_SETTINGS}
+    differing = {name for name in had if getattr(changed, name) != had[name]}
     try:
         _require_rights(actor, changed, differing, had)
     except Forbidden:

@@ -6,14 +6,22 @@ Amounts are in milli-GPUs.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from primitives.units import MGPU_MAX
-from quotas.models import OrganizationPolicy, PlannedChange, PriorityClass, Quota, QuotaChange
+from quotas.models import (
+    QUOTA_SETTINGS,
+    OrganizationPolicy,
+    PlannedEdit,
+    PlannedStatus,
+    PriorityClass,
+    Quota,
+    QuotaChange,
+)
 from quotas.second_person_models import SecondPersonPolicy
 from tenants.models import Node
 
@@ -21,7 +29,7 @@ from tenants.models import Node
 ALONE_FOR = timedelta(days=1)
 #: The most changes of one person that are read, newest first.
 _CHANGES_MAX = 10_000
-_QUOTA = ("guaranteed_mgpu", "guaranteed_bp", "borrow_limit_mgpu", "lend_limit_mgpu", "weight")
+_IN_MGPU = ("guaranteed_mgpu", "borrow_limit_mgpu", "lend_limit_mgpu")
 #: Settings that decide nothing about running jobs.
 _HARMLESS = frozenset({"time_zone", "description", "price_multiplier_ppm"})
 _NO_SETTINGS = frozenset({"id", "organization_id", "version", "changed_by_id", "changed_at"})
@@ -65,7 +73,7 @@ def read_state(organization: Node) -> State:
     rows = Quota.objects.filter(node__organization=organization)
     quotas = {
         row.pop("id"): (Place(row.pop("node__path"), row.pop("pool")), row)
-        for row in rows.values("id", "node__path", "pool", *_QUOTA)
+        for row in rows.values("id", "node__path", "pool", *QUOTA_SETTINGS)
     }
     rules: dict[str, Mapping[str, Any]] = {
         f"class {row['name']}": _values(row)
@@ -119,6 +127,30 @@ def compare(before: State, after: State) -> Difference:
     return found
 
 
+def as_if_reverted(before: State, after: State) -> State:
+    """Return `before` with the settings that a write keeps from their planned revert.
+
+    A revert spares settings that changed since. So a write of such a setting moves as much as from
+    the settings that the revert would have given. Two queries.
+    """
+    quotas = dict(before.quotas)
+    changed = [pk for pk, each in quotas.items() if after.quotas.get(pk, each) != each]
+    waiting = PlannedEdit.objects.filter(
+        quota__in=changed, planned__status=PlannedStatus.APPLIED, planned__revert_at__isnull=False
+    ).order_by("-planned__applied_at")
+    for pk, names, reverted in waiting.values_list("quota", "values", "before"):
+        (place, values), (_, new) = quotas[pk], after.quotas[pk]
+        if any(before.quotas[pk][1][name] != new[name] for name in names):
+            back = {name: reverted[name] for name in _IN_MGPU if _is_set(name, names)}
+            quotas[pk] = (place, {**values, **back})
+    return State(quotas, before.rules)
+
+
+def _is_set(name: str, names: Iterable[str]) -> bool:
+    """Return whether an edit of settings `names` sets this amount; a percentage sets milli-GPUs."""
+    return name in names or (name == "guaranteed_mgpu" and "guaranteed_bp" in names)
+
+
 def moved_mgpu(
     changes: Iterable[tuple[Place, Mapping[str, Any] | None, Mapping[str, Any] | None]],
 ) -> int:
@@ -158,22 +190,18 @@ def _borrows(values: Mapping[str, Any]) -> int:
     return MGPU_MAX if limit is None else int(limit)
 
 
-def moved_alone_mgpu(
-    organization: Node, user_id: UUID, now: datetime, *, decided: Collection[datetime]
-) -> int:
-    """Return how much a person moved alone in the organization within the day until `now`.
+def moved_alone_mgpu(organization: Node, user_id: UUID, now: datetime) -> int:
+    """Return how much a person moved in the organization within the day until `now`.
 
-    Writes at the moments `decided` had a second person, and do not count. Nor do changes that were
-    scheduled at these moments.
+    Changes that a second person approved do not count.
     """
-    scheduled = PlannedChange.objects.filter(
-        decided_by=user_id, decided_at__in=list(decided), applied_at__gt=now - ALONE_FOR
-    )
-    applied = scheduled.values_list("applied_at", flat=True)
-    approved = {*decided, *(at for at in applied if at is not None)}
     rows = QuotaChange.objects.filter(
-        quota__node__organization=organization, actor=user_id, at__gt=now - ALONE_FOR, at__lte=now
-    ).exclude(at__in=approved)
+        quota__node__organization=organization,
+        actor=user_id,
+        at__gt=now - ALONE_FOR,
+        at__lte=now,
+        has_second_person=False,
+    )
     writes: defaultdict[datetime, list[Any]] = defaultdict(list)
     names = ("at", "quota__node__path", "quota__pool", "before", "after")
     for at, path, pool, before, after in rows.order_by("-at").values_list(*names)[:_CHANGES_MAX]:

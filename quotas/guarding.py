@@ -21,12 +21,14 @@ from enum import Enum
 from typing import Any, Protocol
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection
 
+from bulk.trials import rolled_back
 from clusters.models import Pool
 from primitives.units import gpus_text
 from quotas.guarded_state import (
     Difference,
+    as_if_reverted,
     compare,
     moved_alone_mgpu,
     read_state,
@@ -50,7 +52,7 @@ class StoppedJobs:
     at_risk_mgpu_s: int
 
 
-class Foresight(Protocol):
+class LookAhead(Protocol):
     """A future that was read before a write."""
 
     def after_write(
@@ -67,7 +69,7 @@ class Foresight(Protocol):
 class Write:
     """A write as its function's name and arguments in JSON, with which it can be repeated."""
 
-    door: str
+    operation: str
     arguments: Mapping[str, Any]
     reason: str = ""
 
@@ -109,8 +111,8 @@ class SecondPersonNeeded(Deferred):
         actor: Actor,
     ) -> None:
         super().__init__(
-            f"{why}, so a second person decides. Make this change alone, with its own command or "
-            "page, to ask for that."
+            f"{why}, so a second person decides. Make this change by itself, not in a file or "
+            "batch, to ask for that."
         )
         self.write, self.effects = write, effects
         self.organization, self.path, self.why, self.actor = organization, path, why, actor
@@ -124,30 +126,31 @@ class _Mode(Enum):
     """How the guard treats a write."""
 
     CHECK = "check"
-    #: The write was decided, or is part of one that an outer guard checks.
+    #: A second person approved the write.
+    DECIDED = "decided"
+    #: The write is part of one that an outer guard checks.
     PASS = "pass"  # noqa: S105
     #: The effects are wanted, and not the write.
     MEASURE = "measure"
 
 
 _mode: ContextVar[_Mode] = ContextVar("quotas_guard", default=_Mode.CHECK)
-_foresee: list[Callable[[datetime], Foresight]] = []
-_decided_at: list[Callable[[Node, UUID], Collection[datetime]]] = []
+_look_ahead: list[Callable[[datetime], LookAhead]] = []
 Ask = Callable[[SecondPersonNeeded, datetime], dict[str, Any]]
 _ask: list[Ask] = []
 
 
-def provide_foresight(foresee: Callable[[datetime], Foresight]) -> None:
+def provide_look_ahead(look_ahead: Callable[[datetime], LookAhead]) -> None:
     """Set the source of stopped jobs. The package of jobs calls it once, at its start."""
-    _foresee[:] = [foresee]
+    _look_ahead[:] = [look_ahead]
 
 
-def provide_requests(ask: Ask, decided_at: Callable[[Node, UUID], Collection[datetime]]) -> None:
-    """Set where requests for a second person are stored, and when those of a person were decided.
+def provide_requests(ask: Ask) -> None:
+    """Set where requests for a second person are stored.
 
     The package of approvals calls it once, at its start.
     """
-    _ask[:], _decided_at[:] = [ask], [decided_at]
+    _ask[:] = [ask]
 
 
 @contextmanager
@@ -161,12 +164,12 @@ def _in_mode(mode: _Mode) -> Iterator[None]:
 
 def decided() -> AbstractContextManager[None]:
     """Return a context in which guarded writes are made: a second person approved them."""
-    return _in_mode(_Mode.PASS)
+    return _in_mode(_Mode.DECIDED)
 
 
-def was_decided(organization: Node, user_id: UUID, at: datetime) -> bool:
-    """Return whether a second person approved the write that this person asked for, at `at`."""
-    return at in _decided_at[0](organization, user_id)
+def was_decided() -> bool:
+    """Return whether the write that is made here was approved by a second person."""
+    return _mode.get() is _Mode.DECIDED
 
 
 def measured() -> AbstractContextManager[None]:
@@ -183,23 +186,15 @@ class Guard:
     def try_out(self, act: Callable[[], object]) -> None:
         """Check a write that is made later: make it now, check it, and take it back."""
         if self._check is not None:
-            try:
-                with transaction.atomic():
-                    act()
-                    self.check()
-                    raise _TakenBack
-            except _TakenBack:
-                pass
+            with rolled_back():
+                act()
+                self.check()
 
     def check(self) -> None:
         """Check the write, once."""
         if self._check is not None:
             check, self._check = self._check, None
             check()
-
-
-class _TakenBack(Exception):
-    """Ends the transaction of a trial."""
 
 
 @contextmanager
@@ -218,19 +213,22 @@ def guarded(
     """
     mode = _mode.get()
     policy = SecondPersonPolicy.objects.filter(organization=organization).first()
-    if mode is _Mode.PASS or policy is None or (mode is _Mode.CHECK and not policy.is_on):
+    is_checked = mode is _Mode.MEASURE or (mode is _Mode.CHECK and policy and policy.is_on)
+    if policy is None or not is_checked:
         yield Guard(None)
         return
     before = read_state(organization)
     alone_mgpu = _moved_alone_mgpu(policy, actor, now)
-    foresight = None if policy.stopped_jobs_min is None else _foresee[0](now)
+    look_ahead = None if policy.stopped_jobs_min is None else _look_ahead[0](now)
 
     def check() -> None:
-        difference = compare(before, read_state(organization))
+        after = read_state(organization)
+        difference = compare(before, after)
+        difference.moved_mgpu = compare(as_if_reverted(before, after), after).moved_mgpu
         effects = _effects_of(difference)
-        if foresight is not None and (difference.quotas or difference.rules):
+        if look_ahead is not None and (difference.quotas or difference.rules):
             pools = None if difference.rules else difference.pools
-            effects.stopped = foresight.after_write(organization, pools, begins_at=begins_at)
+            effects.stopped = look_ahead.after_write(organization, pools, begins_at=begins_at)
         why = _why(policy, difference, effects, alone_mgpu)
         if why or mode is _Mode.MEASURE:
             path = _path_of(organization, difference)
@@ -266,8 +264,11 @@ def _why(
 def _moved_alone_mgpu(policy: SecondPersonPolicy, actor: Actor, now: datetime) -> int:
     if policy.moved_mgpu_max is None:
         return 0
-    decided_at = _decided_at[0](policy.organization, actor.user.pk)
-    return moved_alone_mgpu(policy.organization, actor.user.pk, now, decided=decided_at)
+    # Two writes of a person at once wait for each other here, so that both count.
+    with connection.cursor() as cursor:
+        own = f"quotas moved by {actor.user.pk} in {policy.organization_id}"
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [own])
+    return moved_alone_mgpu(policy.organization, actor.user.pk, now)
 
 
 def _effects_of(difference: Difference) -> Effects:

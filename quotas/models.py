@@ -36,6 +36,14 @@ INSTALLATION_RANGES = {
 }
 
 
+#: The settings of a quota.
+QUOTA_SETTINGS = (
+    "guaranteed_mgpu",
+    "guaranteed_bp",
+    "borrow_limit_mgpu",
+    "lend_limit_mgpu",
+    "weight",
+)
 #: Highest priority value of a class.
 CLASS_ORDER_MAX = 1_000_000
 #: Highest price of a priority class, as a multiple of the normal price.
@@ -96,7 +104,10 @@ class Quota(models.Model):
 
 
 class QuotaChange(models.Model):
-    """A change of a quota: actor, time, old and new settings, and reason. Append-only."""
+    """A change of a quota: actor, time, old and new settings, and reason. Append-only.
+
+    `has_second_person` says that a second person approved it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     quota = models.ForeignKey(Quota, models.PROTECT, related_name="changes")
@@ -105,6 +116,7 @@ class QuotaChange(models.Model):
     before = models.JSONField(null=True)
     after = models.JSONField()
     reason = models.CharField(max_length=500)
+    has_second_person = models.BooleanField(default=False)
 
     def __str__(self) -> str:
         return f"{self.quota} at {self.at:%Y-%m-%dT%H:%M:%SZ}"
@@ -126,13 +138,6 @@ class PlannedStatus(models.TextChoices):
     FAILED = "failed"
 
 
-_EDITABLE = (
-    "guaranteed_mgpu",
-    "guaranteed_bp",
-    "borrow_limit_mgpu",
-    "lend_limit_mgpu",
-    "weight",
-)
 _DECIDED = ("scheduled", "applied", "reverted", "kept", "failed")
 _WAS_APPLIED = ("applied", "reverted", "kept")
 
@@ -141,10 +146,11 @@ class PlannedChange(models.Model):
     """Several edits of quotas that are drafted, previewed and applied together.
 
     A draft becomes scheduled (with `apply_at`) or applied when a user with the rights to all edits
-    decides so. `decided_by` is that user, whose rights apply to a scheduled change. With
-    `revert_after_s`, the edits are reverted after that time. Then the status is reverted, or kept
-    if these quotas changed meanwhile. `note` says why it failed or was kept. `node` is the lowest
-    node above all edits: users who see the tree there see the change.
+    decides so. `decided_by` is that user, whose rights apply to a scheduled change, and
+    `has_second_person` says that another one approved it, too. With `revert_after_s`, the edits are
+    reverted after that time. Then the status is reverted, or kept if these settings changed
+    meanwhile. `note` says why it failed or was kept. `node` is the lowest node above all edits:
+    users who see the tree there see the change.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -160,6 +166,7 @@ class PlannedChange(models.Model):
     revert_after_s = models.IntegerField(null=True)
     decided_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True)
+    has_second_person = models.BooleanField(default=False)
     applied_at = models.DateTimeField(null=True)
     revert_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
@@ -240,7 +247,7 @@ class PlannedEdit(models.Model):
                 fields=["planned", "quota"], name="quota_once_per_planned_change"
             ),
             models.CheckConstraint(
-                condition=Q(values__has_any_keys=list(_EDITABLE)),
+                condition=Q(values__has_any_keys=list(QUOTA_SETTINGS)),
                 name="planned_edit_sets_something",
             ),
             models.CheckConstraint(

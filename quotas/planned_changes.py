@@ -322,16 +322,14 @@ def _edit_of(values: dict[str, Any]) -> QuotaEdit:
 def was_changed(edit: PlannedEdit, *, is_applied: bool) -> bool:
     """Return whether the quota's settings differ from the expected ones.
 
-    These are the settings `before`, or for an applied change those that it set. Settings are
+    These are all settings `before`, or for an applied change those that it set. Settings are
     compared, not versions. A version also counts new values of a percentage after a change of the
     parent, which nobody gave this quota.
     """
-    known: dict[str, Any] = {**_as_given(edit.before)}
+    present = _as_given(values_of(edit.quota))
     if is_applied:
-        if not _GUARANTEES.isdisjoint(edit.values):
-            known = {name: known[name] for name in known.keys() - _GUARANTEES}
-        known |= edit.values
-    return _as_given(values_of(edit.quota)) != known
+        return any(present.get(name) != value for name, value in edit.values.items())
+    return present != _as_given(edit.before)
 
 
 def trial_of(planned: PlannedChange) -> tuple[list[tuple[Quota, dict[str, Any]]], str]:
@@ -383,6 +381,7 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
             planned.node.organization, write, actor=actor, now=now, begins_at=planned.apply_at
         ) as guard:
             planned.decided_by, planned.decided_at = actor.user, now
+            planned.has_second_person = was_decided()
             if planned.apply_at is None:
                 _apply(planned, families, actor=actor, now=now)
             else:
@@ -432,9 +431,10 @@ def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedC
         write = Write("quota_change.keep", {"planned": str(planned_id)}, planned.reason)
         with guarded(planned.node.organization, write, actor=actor, now=now) as guard:
             # Who approved the change approved it for a time: keeping moves as much as its revert.
+            # The guard sees no planned revert any more, which would hide that.
+            _end(planned, PlannedStatus.KEPT, note, actor=actor, now=now)
             families = list(families_of(planned, is_locked=True))
             guard.try_out(lambda: _make_back(planned, families, now=now))
-            _end(planned, PlannedStatus.KEPT, note, actor=actor, now=now)
     else:
         raise Conflict(
             f"This change is {planned.status}. Only a draft, a scheduled change, or the planned "
@@ -542,17 +542,16 @@ def _guarded_again(
 
     Other changes of the same person, and jobs that started, came since it was decided.
     """
-    assert planned.decided_at is not None
     organization = planned.node.organization
-    if was_decided(organization, actor.user.pk, planned.decided_at):
+    if planned.has_second_person:
         return decided()
     write = Write("quota_change.apply", {"planned": str(planned.pk)}, planned.reason)
     return guarded(organization, write, actor=actor, now=now)
 
 
 def _make_back(planned: PlannedChange, families: Sequence[Family], *, now: datetime) -> None:
-    """Give the quotas, which are locked, the settings from before an applied change."""
-    back = {edit.quota_id: _as_given(edit.before) for edit in edits_of(planned)}
+    """Give the quotas, which are locked, the settings that an applied change replaced."""
+    back = {edit.quota_id: _replaced(edit) for edit in edits_of(planned)}
     reason = f"Reverted as planned: {planned.reason}"[:REASON_LENGTH_MAX]
     for family in families:
         change_together(back, family, actor=None, reason=reason, now=now)
@@ -588,6 +587,18 @@ def _remember_base(planned: PlannedChange, families: Sequence[Family]) -> None:
     for edit in stored:
         edit.before = values_of(quotas[edit.quota_id])
     PlannedEdit.objects.bulk_update(stored, ["before"])
+
+
+def _replaced(edit: PlannedEdit) -> QuotaEdit:
+    """Return the settings that an applied edit replaced: only those that it set."""
+    sets_guarantee = not _GUARANTEES.isdisjoint(edit.values)
+    before = _as_given(edit.before).items()
+    found = {
+        name: value
+        for name, value in before
+        if name in edit.values or (sets_guarantee and name in _GUARANTEES)
+    }
+    return cast(QuotaEdit, found)
 
 
 def _as_given(values: Mapping[str, Any]) -> QuotaEdit:

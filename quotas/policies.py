@@ -136,7 +136,7 @@ def change_policy(
 
 
 def _guarded(
-    door: str,
+    operation: str,
     subject: Node | PriorityClass,
     edit: Mapping[str, Any],
     *,
@@ -145,7 +145,7 @@ def _guarded(
 ) -> AbstractContextManager[Guard]:
     """Return the guard of a change of an organization's policy, or of a class."""
     organization = subject if isinstance(subject, Node) else subject.organization
-    write = Write(door, {"subject": str(subject.pk), "edit": dict(edit)})
+    write = Write(operation, {"subject": str(subject.pk), "edit": dict(edit)})
     return guarded(organization, write, actor=actor, now=now)
 
 

@@ -12,14 +12,13 @@ from django.db import connection
 from audit.recording import event_of, record_all
 from live.publishing import publish
 from live.waking import wake
-from quotas.models import Quota, QuotaChange
+from quotas.guarding import was_decided
+from quotas.models import QUOTA_SETTINGS, Quota, QuotaChange
 from quotas.quota_notices import give_quota_notices
 from tenants.access import Actor
 from webapi.middleware import current_request_id
 
 REASON_LENGTH_MAX = 500
-#: The settings of a quota.
-STORED = ("guaranteed_mgpu", "guaranteed_bp", "borrow_limit_mgpu", "lend_limit_mgpu", "weight")
 
 
 def percent_text(basis_points: int | None) -> str | None:
@@ -58,7 +57,7 @@ def store_quotas(
     earlier = [each for each in changed if each.pk in before]
     for each in earlier:
         each.version += 1
-    Quota.objects.bulk_update(earlier, [*STORED, "version"], batch_size=1_000)
+    Quota.objects.bulk_update(earlier, [*QUOTA_SETTINGS, "version"], batch_size=1_000)
     QuotaChange.objects.bulk_create(
         [
             QuotaChange(
@@ -68,6 +67,7 @@ def store_quotas(
                 before=before.get(each.pk),
                 after=values_of(each),
                 reason=reasons[each.pk],
+                has_second_person=was_decided(),
             )
             for each in changed
         ]

@@ -146,7 +146,7 @@ export function aWrite(change: Partial<ChangeRequestDetail> = {}): ChangeRequest
     supply: null,
     comments: [],
     write: {
-      door: "quota.change",
+      operation: "quota.change",
       measured_at: iso(Date.now() - 21 * MINUTE_MS),
       stopped_jobs: 3,
       moved_mgpu: 40 * GPU,
@@ -160,7 +160,7 @@ export function aWrite(change: Partial<ChangeRequestDetail> = {}): ChangeRequest
         },
       ],
       rules: [],
-      may_go_on_alone: false,
+      may_override: false,
     },
     ...change,
   });
@@ -193,7 +193,7 @@ export function requests(rows: ChangeRequestDetail[], asked: MockRequest, id?: s
     return { status: 201, body: made };
   }
   if (method === "POST") {
-    const status = ({ approve: "approved", alone: "approved", counter: "countered", reject: "rejected", withdraw: "withdrawn", offers: "approved" } as Record<string, ChangeRequest["status"]>)[action ?? ""];
+    const status = ({ approve: "approved", override: "approved", counter: "countered", reject: "rejected", withdraw: "withdrawn", offers: "approved" } as Record<string, ChangeRequest["status"]>)[action ?? ""];
     if (status !== undefined) Object.assign(found, { status, can_decide: status === "countered", version: found.version + 1 });
   }
   return { status: 200, body: found, headers: tag };

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from approvals.doors import add_door
+from approvals.operations import add_operation
 from jobs.actions.deleting import delete_node
 from jobs.actions.moving import move
 from primitives.clock import SystemClock
@@ -25,5 +25,5 @@ def _delete(given: Mapping[str, Any], actor: Actor, now: datetime) -> object:
 
 def register() -> None:
     """Add both to the writes that a second person may approve."""
-    add_door("node.move", _move)
-    add_door("node.delete", _delete)
+    add_operation("node.move", _move)
+    add_operation("node.delete", _delete)

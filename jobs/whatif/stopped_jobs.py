@@ -12,7 +12,7 @@ from arbiter.api.snapshot import Snapshot
 from clusters.models import Pool
 from jobs.arbitration.snapshots import Reading, read_queue
 from jobs.whatif.heavy_answers import GUARDED_WRITE, worked_out
-from quotas.guarding import StoppedJobs, provide_foresight
+from quotas.guarding import StoppedJobs, provide_look_ahead
 from quotas.queries import quota_snapshot
 from simulator.look_ahead import Loss
 from simulator.what_if import what_if
@@ -47,8 +47,8 @@ class _Written:
         return [(snapshot.taken_at, snapshot), (self.begins_at, changed)]
 
 
-class WriteForesight:
-    """The queue before a write; see `quotas.guarding.Foresight`."""
+class WriteLookAhead:
+    """The queue before a write; see `quotas.guarding.LookAhead`."""
 
     def __init__(self, now: datetime) -> None:
         self._before: Reading = read_queue(now)
@@ -103,4 +103,4 @@ def _by_team(losses: Iterable[Loss], organization: Node) -> list[StoppedJobs]:
 
 def register() -> None:
     """Tell the guard how to look ahead."""
-    provide_foresight(WriteForesight)
+    provide_look_ahead(WriteLookAhead)

@@ -5,6 +5,7 @@ The nearest of them in the tree are told. All of them may decide.
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import reduce
 from operator import and_
 from uuid import UUID
@@ -14,7 +15,7 @@ from django.db.models import Q
 from approvals.models import OF_QUOTAS, OPEN, ChangeRequest, RequestKind
 from live.publishing import prefixes_of
 from notices.recipients import RECIPIENTS_MAX, platform_administrators
-from primitives.errors import Forbidden
+from primitives.errors import Conflict, Forbidden
 from quotas.administration import parent_path
 from tenants.access import Actor, actor_of, under
 from tenants.models import GRANT_IN_FORCE, RoleGrant, User, UserKind
@@ -79,6 +80,26 @@ def may_decide(actor: Actor, request: ChangeRequest) -> bool:
         all(actor.holds(permission, places[place]) for permission, place in rights)
         for rights in _alternatives(request.kind, request.role)
     )
+
+
+def require_decider(actor: Actor, request: ChangeRequest) -> None:
+    """Raise Forbidden unless `may_decide`."""
+    if request.asked_by_id == actor.user.pk:
+        raise Forbidden("You asked for this, so another person decides.")
+    if not may_decide(actor, request):
+        raise Forbidden(
+            "You may not make this change yourself, so you cannot decide it. Comment on the "
+            "request instead."
+        )
+
+
+def refuse_closed(request: ChangeRequest, now: datetime) -> None:
+    """Raise Conflict for a request that was decided or has expired."""
+    if request.status not in OPEN:
+        raise Conflict(f"This request is {request.status} already, and is decided once.")
+    if request.expires_at <= now:
+        again = "Make the change again" if request.kind == RequestKind.WRITE else "Ask again"
+        raise Conflict(f"This request has expired. {again}.")
 
 
 def decidable(actor: Actor, *, by_roles: bool = False) -> Q:

@@ -26,20 +26,19 @@ from approvals.changes import (
     terms_as_asked,
     terms_of_offer,
 )
-from approvals.deciders import may_decide, require_permitted
-from approvals.doors import add_door
+from approvals.deciders import may_decide, refuse_closed, require_decider, require_permitted
 from approvals.guarded_writes import approve_write
 from approvals.happenings import note_decided, note_offer, note_offer_declined
 from approvals.models import (
     AMOUNT_MAX,
     OF_QUOTAS,
-    OPEN,
     ChangeRequest,
     CounterOffer,
     RequestKind,
     RequestStatus,
 )
-from approvals.reading import open_loans, request_by_id
+from approvals.operations import add_operation
+from approvals.reading import locked_request, open_loans, request_by_id
 from primitives.errors import (
     Conflict,
     FieldError,
@@ -78,11 +77,11 @@ def approve(
         _refuse_sources_of_write(sources)
         return approve_write(request_id, note=note, if_match=if_match, actor=actor, now=now)
     with named_refusals(), transaction.atomic():
-        request = _locked(request_id, actor)
-        _require_decider(actor, request)
+        request = locked_request(request_id, actor)
+        require_decider(actor, request)
         if _was_made(request, RequestStatus.APPROVED, actor):
             return request
-        _refuse_closed(request, now)
+        refuse_closed(request, now)
         lock_quotas_of(request)
         _refuse_stale(request, if_match)
         terms = terms_as_asked(request, sources)
@@ -119,15 +118,15 @@ def _accept_again(given: Mapping[str, Any], actor: Actor, now: datetime) -> obje
     """
     request = request_by_id(actor, UUID(given["request"]))
     if actor.user.pk != request.asked_by_id:
-        _require_decider(actor, request)
+        require_decider(actor, request)
     asker = User.objects.select_related("organization").get(pk=request.asked_by_id)
     return accept_offer(request.pk, given["number"], actor=actor_of(asker), now=now)
 
 
 def register() -> None:
     """Add the decisions that make a change to those that a second person may approve."""
-    add_door("request.approve", _approve_again)
-    add_door("offer.accept", _accept_again)
+    add_operation("request.approve", _approve_again)
+    add_operation("offer.accept", _accept_again)
 
 
 @transaction.atomic
@@ -136,8 +135,8 @@ def reject(request_id: UUID, *, note: str, actor: Actor, now: datetime) -> Chang
 
     Raises NotFound, Forbidden, InvalidRequest without a note, and Conflict for a closed request.
     """
-    request = _locked(request_id, actor)
-    _require_decider(actor, request)
+    request = locked_request(request_id, actor)
+    require_decider(actor, request)
     if not note.strip():
         raise InvalidRequest(
             "Say in note why you reject it: the person who asked reads that.",
@@ -145,7 +144,7 @@ def reject(request_id: UUID, *, note: str, actor: Actor, now: datetime) -> Chang
         )
     if _was_made(request, RequestStatus.REJECTED, actor):
         return request
-    _refuse_closed(request, now)
+    refuse_closed(request, now)
     _close(request, RequestStatus.REJECTED, note, None, actor=actor, now=now)
     return request
 
@@ -156,11 +155,11 @@ def withdraw(request_id: UUID, *, actor: Actor, now: datetime) -> ChangeRequest:
 
     Raises NotFound, Forbidden for the request of another person, and Conflict for a closed one.
     """
-    request = _locked(request_id, actor)
+    request = locked_request(request_id, actor)
     _require_asker(actor, request)
     if request.status == RequestStatus.WITHDRAWN:
         return request
-    _refuse_closed(request, now)
+    refuse_closed(request, now)
     _close(request, RequestStatus.WITHDRAWN, "", None, actor=actor, now=now)
     return request
 
@@ -174,9 +173,9 @@ def counter(
     Raises NotFound, Forbidden, Conflict for a closed request or terms that cannot be,
     PreconditionFailed unless `if_match` is current, and InvalidRequest for a role.
     """
-    request = _locked(request_id, actor)
-    _require_decider(actor, request)
-    _refuse_closed(request, now)
+    request = locked_request(request_id, actor)
+    require_decider(actor, request)
+    refuse_closed(request, now)
     lock_quotas_of(request)
     _refuse_stale(request, if_match)
     _refuse_odd_terms(request, terms, now)
@@ -208,12 +207,12 @@ def accept_offer(request_id: UUID, number: int, *, actor: Actor, now: datetime) 
     since, and where its maker may no longer decide.
     """
     with named_refusals(), transaction.atomic():
-        request = _locked(request_id, actor)
+        request = locked_request(request_id, actor)
         _require_asker(actor, request)
         offer = _offer(request, number)
         if request.status == RequestStatus.APPROVED and request.decided_by_id == offer.made_by_id:
             return request
-        _refuse_closed(request, now)
+        refuse_closed(request, now)
         _refuse_other_offer(request, offer)
         lock_quotas_of(request)
         terms = terms_of_offer(offer)
@@ -244,10 +243,10 @@ def decline_offer(request_id: UUID, number: int, *, actor: Actor, now: datetime)
     Raises NotFound, Forbidden for others than the person who asked, and Conflict where the offer
     does not wait any more.
     """
-    request = _locked(request_id, actor)
+    request = locked_request(request_id, actor)
     _require_asker(actor, request)
     offer = _offer(request, number)
-    _refuse_closed(request, now)
+    refuse_closed(request, now)
     _refuse_other_offer(request, offer)
     request.status, request.open_offer = RequestStatus.PENDING, None
     _save(request)
@@ -258,27 +257,10 @@ def decline_offer(request_id: UUID, number: int, *, actor: Actor, now: datetime)
 # -- refusals and rows ----------------------------------------------------------------------
 
 
-def _require_decider(actor: Actor, request: ChangeRequest) -> None:
-    if request.asked_by_id == actor.user.pk:
-        raise Forbidden("You asked for this, so another person decides.")
-    if not may_decide(actor, request):
-        raise Forbidden(
-            "You may not make this change yourself, so you cannot decide it. Comment on the "
-            "request instead."
-        )
-
-
 def _require_asker(actor: Actor, request: ChangeRequest) -> None:
     if request.asked_by_id != actor.user.pk:
         raise Forbidden(f"Only {request.asked_by.login}, who asked, may do this.")
     require_permitted(actor, request)
-
-
-def _refuse_closed(request: ChangeRequest, now: datetime) -> None:
-    if request.status not in OPEN:
-        raise Conflict(f"This request is {request.status} already, and is decided once.")
-    if request.expires_at <= now:
-        raise Conflict("This request has expired. Ask again.")
 
 
 def _refuse_stale(request: ChangeRequest, if_match: str) -> None:
@@ -320,13 +302,6 @@ def _offer(request: ChangeRequest, number: int) -> CounterOffer:
     if offer is None:
         raise NotFound("There is no such counter-offer.")
     return offer
-
-
-def _locked(request_id: UUID, actor: Actor) -> ChangeRequest:
-    """Lock a readable request. Raises NotFound."""
-    seen = request_by_id(actor, request_id)
-    ChangeRequest.objects.select_for_update().get(pk=seen.pk)
-    return request_by_id(actor, request_id)
 
 
 def _close(

@@ -7,7 +7,7 @@ could not write themselves, and a preview that became riskier is shown first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,8 +16,7 @@ from uuid import UUID
 from django.db import transaction
 
 from approvals.changes import state_tag
-from approvals.deciders import may_decide
-from approvals.doors import DOORS
+from approvals.deciders import refuse_closed, require_decider
 from approvals.happenings import note_act, note_asked, note_decided, note_emergency
 from approvals.models import (
     OPEN,
@@ -28,7 +27,9 @@ from approvals.models import (
     RequestKind,
     RequestStatus,
 )
-from approvals.reading import request_by_id
+from approvals.operations import OPERATIONS
+from approvals.reading import locked_request
+from bulk.trials import rolled_back
 from clusters.models import Pool
 from primitives.errors import Conflict, Forbidden, InvalidRequest, PreconditionFailed
 from primitives.units import gpus_text
@@ -48,25 +49,27 @@ from tenants.names import clean_name
 from tenants.roles import Role
 
 EXPIRES_AFTER = timedelta(days=7)
-#: The most writes of one organization that wait for a second person.
+#: The most writes of one organization that wait for a second person, and of one person in it.
 WAITING_MAX = 100
+WAITING_OF_ONE_MAX = 20
 
 
+@transaction.atomic
 def ask_for_second_person(needed: SecondPersonNeeded, *, now: datetime) -> ChangeRequest:
     """Store the write as a request, and tell the nearest people who may decide it.
 
     The same write of the same person is one request while it is open. Raises Conflict where too
-    many writes wait.
+    many writes wait, and where the node was moved or deleted meanwhile.
     """
     actor, write = needed.actor, needed.write
     now = now.replace(microsecond=0)
     waiting = ChangeRequest.objects.filter(
         organization=needed.organization, kind=RequestKind.WRITE, status__in=OPEN
     )
-    same = waiting.filter(
-        asked_by=actor.user,
+    own = waiting.filter(asked_by=actor.user)
+    same = own.filter(
         expires_at__gt=now,
-        write__door=write.door,
+        write__operation=write.operation,
         write__arguments=dict(write.arguments),
     )
     if (found := same.select_related("write").first()) is not None:
@@ -76,12 +79,21 @@ def ask_for_second_person(needed: SecondPersonNeeded, *, now: datetime) -> Chang
             f"{WAITING_MAX} changes of {needed.organization} wait for a second person already. "
             "Decide some of them first."
         )
+    if own.count() >= WAITING_OF_ONE_MAX:
+        raise Conflict(
+            f"{WAITING_OF_ONE_MAX} of your changes wait for a second person already. Withdraw some "
+            "of them, or ask somebody to decide."
+        )
     title = title_of_write(needed.effects)
     is_of_platform = needed.path == PLATFORM
+    path = needed.organization.path if is_of_platform else needed.path
+    node = Node.objects.filter(path=path).first()
+    if node is None:
+        raise Conflict("The node was moved or deleted meanwhile. Look at it, and try again.")
     request = ChangeRequest.objects.create(
         kind=RequestKind.WRITE,
         organization=needed.organization,
-        node=needed.organization if is_of_platform else Node.objects.get(path=needed.path),
+        node=node,
         role=Role.PLATFORM_ADMIN.value if is_of_platform else "",
         reason=(write.reason or title)[:TEXT_LENGTH_MAX],
         asked_by=actor.user,
@@ -90,7 +102,7 @@ def ask_for_second_person(needed: SecondPersonNeeded, *, now: datetime) -> Chang
     )
     request.write = GuardedWrite.objects.create(
         request=request,
-        door=write.door,
+        operation=write.operation,
         arguments=dict(write.arguments),
         title=title,
         effects=_stored(needed.effects),
@@ -111,20 +123,9 @@ def _answer(needed: SecondPersonNeeded, now: datetime) -> dict[str, Any]:
     }
 
 
-def _decided_at(organization: Node, user_id: UUID) -> Collection[datetime]:
-    """Return when writes of a person were approved lately, which are the moments of the writes."""
-    rows = ChangeRequest.objects.filter(
-        organization=organization,
-        kind=RequestKind.WRITE,
-        status=RequestStatus.APPROVED,
-        asked_by=user_id,
-    ).order_by("-decided_at")
-    return [at for at in rows.values_list("decided_at", flat=True)[:WAITING_MAX] if at is not None]
-
-
 def register() -> None:
     """Tell the guard where requests are stored."""
-    provide_requests(_answer, _decided_at)
+    provide_requests(_answer)
 
 
 def title_of_write(effects: Effects) -> str:
@@ -159,11 +160,11 @@ def approve_write(
     became riskier.
     """
     with named_refusals(), transaction.atomic():
-        request = _locked(request_id, actor)
-        _require_second_person(actor, request)
+        request = locked_request(request_id, actor)
+        require_decider(actor, request)
         if request.status == RequestStatus.APPROVED and request.decided_by_id == actor.user.pk:
             return request
-        _refuse_closed(request, now)
+        refuse_closed(request, now)
         refusal = _refusal(request, if_match, actor=actor, now=now)
         if not refusal:
             _make(request, now=now)
@@ -174,7 +175,7 @@ def approve_write(
     return request
 
 
-def go_on_alone(
+def override_second_person(
     request_id: UUID, *, reason: str, if_match: str, actor: Actor, now: datetime
 ) -> ChangeRequest:
     """Make the write of a platform administrator without a second person, and tell the others.
@@ -184,11 +185,11 @@ def go_on_alone(
     """
     reason = clean_name(reason, field="reason", length_max=TEXT_LENGTH_MAX)
     with named_refusals(), transaction.atomic():
-        request = _locked(request_id, actor)
+        request = locked_request(request_id, actor)
         _require_emergency(actor, request)
         if request.status == RequestStatus.APPROVED and request.decided_by_id == actor.user.pk:
             return request
-        _refuse_closed(request, now)
+        refuse_closed(request, now)
         refusal = _refusal(request, if_match, actor=actor, now=now)
         if not refusal:
             _make(request, now=now)
@@ -200,7 +201,7 @@ def go_on_alone(
     return request
 
 
-def may_go_on_alone(actor: Actor, request: ChangeRequest) -> bool:
+def may_override(actor: Actor, request: ChangeRequest) -> bool:
     """Return whether the actor may make this open write without a second person."""
     return (
         request.kind == RequestKind.WRITE
@@ -245,64 +246,34 @@ def _is_riskier(present: Effects, seen: Mapping[str, Any]) -> bool:
     )
 
 
-class _RolledBack(Exception):
-    """Ends the transaction of a trial."""
-
-
 def _measured(write: GuardedWrite, actor: Actor, now: datetime) -> Effects:
     """Return the present effects of a write by the actor. Nothing is written."""
     try:
-        with transaction.atomic(), measured():
-            DOORS[write.door](write.arguments, actor, now)
-            raise _RolledBack
+        with rolled_back(), measured():
+            OPERATIONS[write.operation](write.arguments, actor, now)
     except SecondPersonNeeded as needed:
         return needed.effects
-    except _RolledBack:
-        return Effects()
+    return Effects()
 
 
 def _make(request: ChangeRequest, *, now: datetime) -> None:
     """Make the write with the present rights of the person who asked."""
     asker = User.objects.select_related("organization").get(pk=request.asked_by_id)
     with decided():
-        DOORS[request.write.door](request.write.arguments, actor_of(asker), now)
-
-
-def _require_second_person(actor: Actor, request: ChangeRequest) -> None:
-    if request.asked_by_id == actor.user.pk:
-        raise Forbidden("You asked for this, so another person decides.")
-    if not may_decide(actor, request):
-        raise Forbidden(
-            "You may not make this change yourself, so you cannot decide it. Comment on the "
-            "request instead."
-        )
+        OPERATIONS[request.write.operation](request.write.arguments, actor_of(asker), now)
 
 
 def _require_emergency(actor: Actor, request: ChangeRequest) -> None:
     if request.kind != RequestKind.WRITE:
-        raise InvalidRequest("Only a change that needs a second person can be made alone.")
+        raise InvalidRequest("Only a change that needs a second person can be overridden.")
     if request.asked_by_id != actor.user.pk or not actor.is_platform_admin:
         raise Forbidden(
-            "Only a platform administrator who asked for this change may make it alone."
+            "Only a platform administrator who asked for this change may override that."
         )
     if not second_person_policy_of(request.organization).allows_emergency:
         raise Forbidden(
             f"{request.organization} does not allow emergencies, so another person decides."
         )
-
-
-def _refuse_closed(request: ChangeRequest, now: datetime) -> None:
-    if request.status not in OPEN:
-        raise Conflict(f"This request is {request.status} already, and is decided once.")
-    if request.expires_at <= now:
-        raise Conflict("This request has expired. Make the change again.")
-
-
-def _locked(request_id: UUID, actor: Actor) -> ChangeRequest:
-    """Lock a readable request. Raises NotFound."""
-    seen = request_by_id(actor, request_id)
-    ChangeRequest.objects.select_for_update().get(pk=seen.pk)
-    return request_by_id(actor, request_id)
 
 
 def _close(request: ChangeRequest, note: str, *, actor: Actor, now: datetime) -> None:

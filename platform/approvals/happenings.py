@@ -42,13 +42,13 @@ def note_decided(request: ChangeRequest, *, actor: Actor | None, now: datetime) 
 
 
 def note_emergency(request: ChangeRequest, *, actor: Actor, now: datetime) -> None:
-    """Record that a platform administrator went on alone, and tell those who could have decided."""
-    note_act(request, "made_alone", actor=actor, now=now, note=request.note)
+    """Record a write without its second person, and tell those who could have decided."""
+    note_act(request, "overridden", actor=actor, now=now, note=request.note)
     _tell(
         request,
         nearest_deciders(request),
         NoticeEvent.REQUEST_DECIDED,
-        "alone",
+        "overridden",
         f"{actor.user.login} made a change without a second person ({title_of(request)}): "
         f"{request.note}",
         now,

@@ -186,14 +186,14 @@ class ChangeRequest(models.Model):
 class GuardedWrite(models.Model):
     """The write that a request of the kind `write` makes once a second person approves it.
 
-    `door` is the function that repeats it with `arguments`. `effects` is the preview at
+    `operation` is the function that repeats it with `arguments`. `effects` is the preview at
     `measured_at`; it is made again when the state moved.
     """
 
     request = models.OneToOneField(
         ChangeRequest, models.PROTECT, primary_key=True, related_name="write"
     )
-    door = models.CharField(max_length=32)
+    operation = models.CharField(max_length=32)
     arguments = models.JSONField()
     title = models.CharField(max_length=TITLE_LENGTH_MAX)
     effects = models.JSONField()
@@ -202,7 +202,8 @@ class GuardedWrite(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=~Q(door="") & ~Q(title=""), name="guarded_write_has_a_door_and_a_title"
+                condition=~Q(operation="") & ~Q(title=""),
+                name="guarded_write_has_an_operation_and_a_title",
             ),
         ]
 

@@ -70,6 +70,13 @@ def request_by_id(actor: Actor, request_id: UUID) -> ChangeRequest:
     return found
 
 
+def locked_request(request_id: UUID, actor: Actor) -> ChangeRequest:
+    """Lock a readable request, and return its present state. Raises NotFound."""
+    seen = request_by_id(actor, request_id)
+    ChangeRequest.objects.select_for_update().get(pk=seen.pk)
+    return request_by_id(actor, request_id)
+
+
 def listed(actor: Actor, view: str | None) -> QuerySet[ChangeRequest]:
     """Return the requests of a view: "to_decide", "mine", "decided", or all that are readable."""
     rows = visible_requests(actor)

@@ -239,18 +239,18 @@ def requests_approve(
     _decide(ctx, request, "approve", body, output)
 
 
-@requests_app.command("alone")
-def requests_alone(
+@requests_app.command("override")
+def requests_override(
     ctx: typer.Context,
     request: Identifier,
     reason: Annotated[str, typer.Option("--reason", help="Why it cannot wait.")],
     output: Output = Format.TABLE,
 ) -> None:
-    """Make your change that waits for a second person alone, in an emergency.
+    """Make your change without the second person that it waits for, in an emergency.
 
     For platform administrators, where the organization allows it. The others are told.
     """
-    _decide(ctx, request, "alone", {"reason": reason}, output)
+    _decide(ctx, request, "override", {"reason": reason}, output)
 
 
 @requests_app.command("counter")

@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import transaction
 
 from billing.pricing import create_rate_card
+from bulk.trials import rolled_back
 from primitives.clock import Clock
 from primitives.errors import FieldError, InvalidRequest
 from primitives.units import BASIS_POINTS
@@ -89,22 +90,13 @@ class Made:
     missing: tuple[str, ...]
 
 
-class _RolledBack(Exception):
-    """Ends the transaction of a preview."""
-
-
 def preview_organization(wanted: NewOrganization, *, actor: Actor, clock: Clock) -> Made:
     """Return what `make_organization` would make, with all errors of the tree file by line.
 
     Nothing is changed. Raises as `make_organization` does, but not for errors of the tree file.
     """
-    made: list[Made] = []
-    try:
-        with transaction.atomic():
-            made.append(_make(wanted, actor=actor, clock=clock))
-            raise _RolledBack
-    except _RolledBack:
-        return made[0]
+    with rolled_back():
+        return _make(wanted, actor=actor, clock=clock)
 
 
 @transaction.atomic

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import transaction
 
+from bulk.trials import rolled_back
 from jobs.actions.archiving import archive
 from jobs.actions.moving import move
 from primitives.clock import Clock
@@ -59,23 +60,14 @@ class ImportRequest:
     options: Options = field(default_factory=Options)
 
 
-class _RolledBack(Exception):
-    """Ends the transaction of a preview."""
-
-
 def preview_import(asked: ImportRequest, *, actor: Actor, clock: Clock) -> Comparison:
     """Return what `apply_import` would change, and all errors by line. Nothing is changed.
 
     Raises NotFound, and Forbidden without manage_members on the node.
     """
-    found = Comparison()
     file = _read(asked, actor)
-    try:
-        with transaction.atomic():
-            found = _tried(asked, file, actor, clock, is_preview=True)
-            raise _RolledBack
-    except _RolledBack:
-        return found
+    with rolled_back():
+        return _tried(asked, file, actor, clock, is_preview=True)
 
 
 def import_into_new(asked: ImportRequest, *, actor: Actor, clock: Clock) -> Comparison:

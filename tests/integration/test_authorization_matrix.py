@@ -855,7 +855,7 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 412 412 412 404 403 403 404 404 404 404", {}, If_Match='"stale"'
     ),
     # Bob's request is no change that waits for a second person.
-    ("POST", "requests/<uuid:request_id>/alone"): a_case(
+    ("POST", "requests/<uuid:request_id>/override"): a_case(
         "401 400 400 400 404 400 400 404 404 404 404", {"reason": "x"}, If_Match='"stale"'
     ),
     ("POST", "requests/<uuid:request_id>/counter"): a_case(

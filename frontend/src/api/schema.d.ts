@@ -3606,26 +3606,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/requests/{request_id}/alone": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Make a change that needs a second person alone, in an emergency
-         * @description For a platform administrator who asked for it, where the organization allows it. The people who could have decided are told. Repeating it changes nothing.
-         */
-        post: operations["make_change_alone"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/requests/{request_id}/approve": {
         parameters: {
             query?: never;
@@ -3720,6 +3700,26 @@ export interface paths {
          * @description Decline the counter-offer.
          */
         post: operations["decline_counter_offer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/requests/{request_id}/override": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a change without its second person, in an emergency
+         * @description For a platform administrator who asked for it, where the organization allows it. The people who could have decided are told. Repeating it changes nothing.
+         */
+        post: operations["override_second_person"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5294,11 +5294,6 @@ export interface components {
          * @enum {string}
          */
         AdjustmentStatus: "pending" | "done" | "approved" | "rejected" | "withdrawn" | "expired";
-        /** @description The reason of a platform administrator who makes a write without a second person. */
-        AloneRequest: {
-            /** @description Why it cannot wait */
-            reason: string;
-        };
         /** @description Usage in milli-GPU-seconds and cost in nano-currency. */
         Amounts: {
             borrowed_cost_nano: number;
@@ -7808,14 +7803,14 @@ export interface components {
         };
         /** @description A write that a second person decides, with its effects when they were previewed last. */
         GuardedWrite: {
-            /** @description The kind of write, such as quota.change */
-            door: string;
             /** @description Whether you may make it without a second person */
-            may_go_on_alone: boolean;
+            may_override: boolean;
             /** Format: date-time */
             measured_at: string;
             /** @description Milli-GPUs that it would move */
             moved_mgpu: number;
+            /** @description The kind of write, such as quota.change */
+            operation: string;
             /** @description At most 100 */
             quotas: components["schemas"]["WrittenQuota"][];
             rules: components["schemas"]["WrittenRule"][];
@@ -10046,6 +10041,11 @@ export interface components {
          * @enum {string}
          */
         OutsideHolderReasonEnum: "unknown_account" | "unknown_user" | "other_organization" | "no_priority_class" | "given_up" | "not_yet_counted" | "copy_of_ours" | "ended_and_back" | "makes_no_sense" | "several_pools";
+        /** @description The reason of a platform administrator who makes a write without a second person. */
+        OverrideRequest: {
+            /** @description Why it cannot wait */
+            reason: string;
+        };
         /**
          * @description Use of a child above its guarantee, and whose idle guarantee made it possible.
          *
@@ -28827,100 +28827,6 @@ export interface operations {
             };
         };
     };
-    make_change_alone: {
-        parameters: {
-            query?: never;
-            header: {
-                /** @description The ETag of the request, or of its preview */
-                "If-Match": string;
-            };
-            path: {
-                request_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["AloneRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    /** @description State of the request, and of the quotas or the target that it would change */
-                    ETag?: string;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ChangeRequestDetail"];
-                };
-            };
-            400: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            401: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            403: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            404: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            409: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            412: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            428: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            429: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
     approve_request: {
         parameters: {
             query?: never;
@@ -29336,6 +29242,100 @@ export interface operations {
                 };
             };
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    override_second_person: {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The ETag of the request, or of its preview */
+                "If-Match": string;
+            };
+            path: {
+                request_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OverrideRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    /** @description State of the request, and of the quotas or the target that it would change */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ChangeRequestDetail"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            428: {
                 headers: {
                     [name: string]: unknown;
                 };

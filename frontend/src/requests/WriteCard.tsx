@@ -54,18 +54,18 @@ export function WriteCard({ request, write, etag }: { request: ChangeRequestDeta
           ]}
         />
       )}
-      {write.may_go_on_alone && <Alone request={request} etag={etag} />}
+      {write.may_override && <Override request={request} etag={etag} />}
     </Card>
   );
 }
 
-function Alone({ request, etag }: { request: ChangeRequestDetail; etag: string }) {
+function Override({ request, etag }: { request: ChangeRequestDetail; etag: string }) {
   const queryClient = useQueryClient();
   const [reason, setReason] = useState("");
-  const alone = useMutation({
+  const override = useMutation({
     mutationFn: () =>
       unwrapTagged(
-        client.POST("/api/v1/requests/{request_id}/alone", {
+        client.POST("/api/v1/requests/{request_id}/override", {
           params: { path: { request_id: request.id }, header: { "If-Match": etag } },
           body: { reason: reason.trim() },
         }),
@@ -81,7 +81,7 @@ function Alone({ request, etag }: { request: ChangeRequestDetail; etag: string }
       className="stack"
       onSubmit={(event) => {
         event.preventDefault();
-        if (reason.trim() !== "") alone.mutate();
+        if (reason.trim() !== "") override.mutate();
       }}
     >
       <h3>Emergency</h3>
@@ -94,18 +94,18 @@ function Alone({ request, etag }: { request: ChangeRequestDetail; etag: string }
         value={reason}
         onChange={(event) => setReason(event.currentTarget.value)}
       />
-      {alone.error && (
+      {override.error && (
         <p className="bad-text" role="alert">
-          {alone.error.message}
+          {override.error.message}
         </p>
       )}
       <div className="inline">
-        <Button type="submit" color="red" loading={alone.isPending} disabled={reason.trim() === ""}>
-          Make the change alone
+        <Button type="submit" color="red" loading={override.isPending} disabled={reason.trim() === ""}>
+          Make the change without a second person
         </Button>
       </div>
       <p className="small">
-        <CliLine command={`tidegate requests alone ${request.id.slice(-8)} --reason "${reason.trim() || "..."}"`} />
+        <CliLine command={`tidegate requests override ${request.id.slice(-8)} --reason "${reason.trim() || "..."}"`} />
       </p>
     </form>
   );

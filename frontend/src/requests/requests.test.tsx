@@ -267,24 +267,24 @@ describe("a change that waits for a second person", () => {
     const stopped = within(effects.getByRole("table", { name: "Stopped jobs" })).getAllByRole("row");
     expect(stopped[1]?.textContent).toBe("ai-company/research/visionh100310.00");
     expect(screen.queryByRole("button", { name: "Counter-offer" })).toBeNull();
-    expect(screen.queryByRole("button", { name: "Make the change alone" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Make the change without a second person" })).toBeNull();
     expect(await accessibilityFaults(container)).toEqual([]);
     await user.click(screen.getByRole("button", { name: "Approve" }));
     await waitFor(() => expect(posts(requests, "/approve")).toHaveLength(1));
     expect(posts(requests, "/approve")[0]?.body).toEqual({ sources: [], note: "" });
   });
 
-  it("is made alone by a platform administrator with a reason", async () => {
+  it("is made without a second person by a platform administrator with a reason", async () => {
     const write = aWrite({ can_decide: false, is_yours: true });
-    const company = aCompany({ requests: [{ ...write, write: write.write && { ...write.write, may_go_on_alone: true } }] });
+    const company = aCompany({ requests: [{ ...write, write: write.write && { ...write.write, may_override: true } }] });
     const { requests, user, container } = open("/requests?view=mine", { company });
-    const alone = await screen.findByRole("button", { name: "Make the change alone" });
-    expect(alone).toBeDisabled();
+    const override = await screen.findByRole("button", { name: "Make the change without a second person" });
+    expect(override).toBeDisabled();
     expect(await accessibilityFaults(container)).toEqual([]);
     await user.type(screen.getByRole("textbox", { name: "Why it cannot wait" }), "The cluster burns.");
-    await user.click(alone);
-    await waitFor(() => expect(posts(requests, "/alone")).toHaveLength(1));
-    expect(posts(requests, "/alone")[0]?.body).toEqual({ reason: "The cluster burns." });
+    await user.click(override);
+    await waitFor(() => expect(posts(requests, "/override")).toHaveLength(1));
+    expect(posts(requests, "/override")[0]?.body).toEqual({ reason: "The cluster burns." });
   });
 
   // Against: the answer 202 was taken for a change that was made.

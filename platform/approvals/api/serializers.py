@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 from approvals.changes import SOURCES_MAX, Terms
 from approvals.deciders import may_decide
-from approvals.guarded_writes import may_go_on_alone
+from approvals.guarded_writes import may_override
 from approvals.models import (
     AMOUNT_MAX,
     OPEN,
@@ -148,19 +148,19 @@ class WrittenRuleSerializer(serializers.Serializer[Any]):
 class GuardedWriteSerializer(serializers.Serializer[Any]):
     """A write that a second person decides, with its effects when they were previewed last."""
 
-    door = serializers.CharField(help_text="The kind of write, such as quota.change")
+    operation = serializers.CharField(help_text="The kind of write, such as quota.change")
     measured_at = UtcTimeField()
     stopped_jobs = serializers.IntegerField(help_text="Running jobs that it would stop")
     moved_mgpu = serializers.IntegerField(help_text="Milli-GPUs that it would move")
     stopped = StoppedJobsSerializer(many=True)
     quotas = WrittenQuotaSerializer(many=True, help_text="At most 100")
     rules = WrittenRuleSerializer(many=True)
-    may_go_on_alone = serializers.BooleanField(
+    may_override = serializers.BooleanField(
         help_text="Whether you may make it without a second person"
     )
 
 
-class AloneSerializer(StrictSerializer):
+class OverrideSerializer(StrictSerializer):
     """The reason of a platform administrator who makes a write without a second person."""
 
     reason = TextField(max_length=TEXT_LENGTH_MAX, help_text="Why it cannot wait")
@@ -325,9 +325,9 @@ def _write(request: ChangeRequest, actor: Actor) -> dict[str, Any] | None:
         return None
     return {
         **request.write.effects,
-        "door": request.write.door,
+        "operation": request.write.operation,
         "measured_at": request.write.measured_at,
-        "may_go_on_alone": may_go_on_alone(actor, request),
+        "may_override": may_override(actor, request),
     }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from django.urls import URLPattern, path
 
 from approvals.api.views import (
-    ChangeRequestAlone,
     ChangeRequestApproval,
     ChangeRequestComments,
     ChangeRequestCounter,
     ChangeRequestCounts,
     ChangeRequestDetail,
     ChangeRequestList,
+    ChangeRequestOverride,
     ChangeRequestRejection,
     ChangeRequestWithdrawal,
     CounterOfferAcceptance,
@@ -23,7 +23,7 @@ urlpatterns: list[URLPattern] = [
     path("requests/counts", ChangeRequestCounts.as_view()),
     path("requests/<uuid:request_id>", ChangeRequestDetail.as_view()),
     path("requests/<uuid:request_id>/approve", ChangeRequestApproval.as_view()),
-    path("requests/<uuid:request_id>/alone", ChangeRequestAlone.as_view()),
+    path("requests/<uuid:request_id>/override", ChangeRequestOverride.as_view()),
     path("requests/<uuid:request_id>/counter", ChangeRequestCounter.as_view()),
     path("requests/<uuid:request_id>/reject", ChangeRequestRejection.as_view()),
     path("requests/<uuid:request_id>/withdraw", ChangeRequestWithdrawal.as_view()),

@@ -12,13 +12,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.api.serializers import (
-    AloneSerializer,
     ApprovalSerializer,
     ChangeRequestDetailSerializer,
     ChangeRequestSerializer,
     CounterTermsSerializer,
     NewChangeRequestSerializer,
     NewCommentSerializer,
+    OverrideSerializer,
     RejectionSerializer,
     RequestCommentSerializer,
     RequestCountsSerializer,
@@ -29,7 +29,7 @@ from approvals.api.serializers import (
 from approvals.asking import NewRequest, ask, comment
 from approvals.changes import state_tag
 from approvals.deciding import accept_offer, approve, counter, decline_offer, reject, withdraw
-from approvals.guarded_writes import go_on_alone
+from approvals.guarded_writes import override_second_person
 from approvals.models import RequestKind, RequestStatus
 from approvals.reading import counts, decided_between, listed, request_by_id
 from primitives.clock import SystemClock
@@ -191,24 +191,24 @@ class ChangeRequestApproval(APIView):
         return _answer(actor, request_id)
 
 
-class ChangeRequestAlone(APIView):
+class ChangeRequestOverride(APIView):
     """Makes a write without a second person."""
 
     @extend_schema(
-        operation_id="make_change_alone",
-        summary="Make a change that needs a second person alone, in an emergency",
+        operation_id="override_second_person",
+        summary="Make a change without its second person, in an emergency",
         description="For a platform administrator who asked for it, where the organization allows "
         "it. The people who could have decided are told. Repeating it changes nothing.",
-        request=AloneSerializer,
+        request=OverrideSerializer,
         parameters=[_IF_MATCH, _ETAG],
         responses=answers({200: ChangeRequestDetailSerializer}, 403, 404, 409, 412, 428),
     )
     def post(self, request: Request, request_id: UUID) -> Response:
         """Make the change."""
         actor = actor_from(request)
-        reason = _read(request, AloneSerializer)["reason"]
+        reason = _read(request, OverrideSerializer)["reason"]
         with showing_current(lambda: _shown(actor, request_id)):
-            go_on_alone(
+            override_second_person(
                 request_id,
                 reason=reason,
                 if_match=required_etag(request),

@@ -9,8 +9,8 @@ _RULES = """
 CREATE TRIGGER guarded_write_stays_as_asked
     BEFORE UPDATE ON approvals_guardedwrite
     FOR EACH ROW WHEN (
-        (OLD.request_id, OLD.door, OLD.arguments)
-        IS DISTINCT FROM (NEW.request_id, NEW.door, NEW.arguments)
+        (OLD.request_id, OLD.operation, OLD.arguments)
+        IS DISTINCT FROM (NEW.request_id, NEW.operation, NEW.arguments)
     ) EXECUTE FUNCTION requests_refuse_changes();
 CREATE TRIGGER guarded_write_stays
     BEFORE DELETE ON approvals_guardedwrite
@@ -45,7 +45,7 @@ class Migration(migrations.Migration):
                         to="approvals.changerequest",
                     ),
                 ),
-                ("door", models.CharField(max_length=32)),
+                ("operation", models.CharField(max_length=32)),
                 ("arguments", models.JSONField()),
                 ("title", models.CharField(max_length=200)),
                 ("effects", models.JSONField()),
@@ -222,9 +222,10 @@ class Migration(migrations.Migration):
             model_name="guardedwrite",
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    models.Q(("door", ""), _negated=True), models.Q(("title", ""), _negated=True)
+                    models.Q(("operation", ""), _negated=True),
+                    models.Q(("title", ""), _negated=True),
                 ),
-                name="guarded_write_has_a_door_and_a_title",
+                name="guarded_write_has_an_operation_and_a_title",
             ),
         ),
         migrations.RunSQL(_RULES, _NO_RULES),

@@ -178,7 +178,7 @@ def test_a_change_that_waits_for_a_second_person_is_shown_and_made_alone(server:
     """With its effects; other organizations have no names. Planted: the write is not printed."""
     values = {"borrow_limit_mgpu": None, "weight": 100}
     write = {
-        "door": "quota.change",
+        "operation": "quota.change",
         "measured_at": "2026-11-21T12:00:00Z",
         "stopped_jobs": 3,
         "moved_mgpu": 40_000,
@@ -192,11 +192,11 @@ def test_a_change_that_waits_for_a_second_person_is_shown_and_made_alone(server:
             }
         ],
         "rules": [{"rule": "class high", "before": {"order": 1}, "after": {"order": 2}}],
-        "may_go_on_alone": True,
+        "may_override": True,
     }
     shown = {**REQUEST, "write": write, "supply": None, "comments": []}
     server.routes[f"GET requests/{ID}"] = shown
-    server.routes[f"POST requests/{ID}/alone"] = shown
+    server.routes[f"POST requests/{ID}/override"] = shown
     ran = server.run("requests", "show", "abcd0007")
     assert ran.out.splitlines()[-3:] == [
         "a/research/vision in h100: 120 to 80 guaranteed",
@@ -204,5 +204,5 @@ def test_a_change_that_waits_for_a_second_person_is_shown_and_made_alone(server:
         "other organizations in h100: 3 jobs stopped",
     ]
     assert "It moves 40 GPUs and would stop 3 running jobs" in ran.err
-    server.run("requests", "alone", "abcd0007", "--reason", "it burns")
+    server.run("requests", "override", "abcd0007", "--reason", "it burns")
     assert sent(server) == {"reason": "it burns"}

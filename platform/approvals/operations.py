@@ -34,7 +34,7 @@ from quotas.second_person import change_second_person_policy, second_person_poli
 from tenants.access import Actor
 
 #: Repeats a write: arguments, the person, and now.
-Door = Callable[[Mapping[str, Any], Actor, datetime], object]
+Operation = Callable[[Mapping[str, Any], Actor, datetime], object]
 
 
 def _create_quota(given: Mapping[str, Any], actor: Actor, now: datetime) -> object:
@@ -109,7 +109,7 @@ def _set_class(given: Mapping[str, Any], actor: Actor, now: datetime) -> object:
     return set_priority_class(given["organization"], given["name"], rules, actor=actor, now=now)
 
 
-DOORS: dict[str, Door] = {
+OPERATIONS: dict[str, Operation] = {
     "quota.create": _create_quota,
     "quota.change": _change_quota,
     "quota_change.apply": _apply_planned,
@@ -123,6 +123,6 @@ DOORS: dict[str, Door] = {
 }
 
 
-def add_door(name: str, door: Door) -> None:
+def add_operation(name: str, operation: Operation) -> None:
     """Add the writing function of a package above. The package calls it once, at its start."""
-    DOORS[name] = door
+    OPERATIONS[name] = operation
