@@ -129,7 +129,7 @@ def register() -> None:
 
 
 def title_of_write(effects: Effects) -> str:
-    """Return a write in a few words, such as "nlp in h100: 60 to 20 GPUs and 2 more"."""
+    """Return a write in a few words, such as "nlp in h100: 60 to 20 and 2 more"."""
     parts: list[str] = []
     if effects.quotas:
         first = next((each for each in effects.quotas if each["after"]), effects.quotas[0])
