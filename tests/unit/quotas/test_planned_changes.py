@@ -474,7 +474,7 @@ def test_nothing_is_taken_back_where_something_else_changed_these_quotas() -> No
     quota = quota_of(company.vision)
     change_quota(
         quota.pk,
-        QuotaEdit(weight=9),
+        QuotaEdit(guaranteed_mgpu=3_000),
         actor=admin,
         if_version=quota.version,
         reason="x",
@@ -487,7 +487,7 @@ def test_nothing_is_taken_back_where_something_else_changed_these_quotas() -> No
         "kept",
         "ai-company/research/vision in h100 has changed since, so nothing was reverted.",
     )
-    assert gpus(company.nlp, company.vision) == [12, 4]
+    assert gpus(company.nlp, company.vision) == [12, 3]
 
 
 def shrunk(company: Company, count: int, admin: Actor) -> None:
@@ -577,29 +577,49 @@ def test_a_scheduled_change_of_a_percentage_outlives_a_change_of_its_parent() ->
     )
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        QuotaEdit(guaranteed_mgpu=4_000),
-        QuotaEdit(guaranteed_bp=2_000),
-        QuotaEdit(lend_limit_mgpu=1_000),
-    ],
-)
-def test_what_somebody_gave_the_quota_since_is_never_taken_back(edit: QuotaEdit) -> None:
-    """As many GPUs that are no percentage any more, another percentage, another limit.
-
-    Planted: only the lend limit compared (the first two are taken back)."""
+def given_since(edit: QuotaEdit) -> tuple[Company, Actor, PlannedChange]:
+    """vision lends 2 GPUs for an hour, and is given `edit` meanwhile."""
     company = where_vision_has_a_quarter()
     admin = admin_of(company.research)
     planned = vision_lends_two(company, admin, revert_after_s=3_600)
     quota = quota_of(company.vision)
     change_quota(quota.pk, edit, actor=admin, if_version=2, reason="x", now=NOW)
+    return company, admin, planned
+
+
+def test_what_somebody_gave_the_setting_since_is_never_taken_back() -> None:
+    """Another limit. Planted: the settings of an applied change not compared (reverted)."""
+    company, admin, planned = given_since(QuotaEdit(lend_limit_mgpu=1_000))
     assert is_stale(planned, admin) == [True]
 
     carry_out_due(now=NOW + HOUR)
 
-    assert status_of(planned)[0] == "kept"
+    assert (status_of(planned)[0], quota_of(company.vision).lend_limit_mgpu) == ("kept", 1_000)
     assert is_stale(planned, admin) == [True]
+
+
+@pytest.mark.parametrize(
+    ("edit", "guaranteed_mgpu", "guaranteed_bp"),
+    [
+        (QuotaEdit(guaranteed_mgpu=4_000), 4_000, None),
+        (QuotaEdit(guaranteed_bp=2_000), 3_000, 2_000),
+    ],
+)
+def test_what_the_change_did_not_set_stays(
+    edit: QuotaEdit, guaranteed_mgpu: int, guaranteed_bp: int | None
+) -> None:
+    """As many GPUs that are no percentage any more, and another percentage.
+
+    Planted: all settings compared (kept); all settings taken back (25 %).
+    """
+    company, admin, planned = given_since(edit)
+    assert is_stale(planned, admin) == [False]
+
+    carry_out_due(now=NOW + HOUR)
+
+    vision = quota_of(company.vision)
+    assert (status_of(planned)[0], vision.lend_limit_mgpu) == ("reverted", None)
+    assert (vision.guaranteed_mgpu, vision.guaranteed_bp) == (guaranteed_mgpu, guaranteed_bp)
 
 
 def test_what_was_taken_back_is_changed_by_others_alone() -> None:
