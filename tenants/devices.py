@@ -16,8 +16,8 @@ from django.core.signing import BadSignature, Signer
 from tenants.models import User
 
 LIFETIME = timedelta(days=180)
-#: The only path that reads the cookie.
-COOKIE_PATH = "/api/v1/session"
+#: Sign-ins read the cookie, and proofs of passwords and second factors.
+COOKIE_PATH = "/api/v1/"
 _SALT = "tenants.devices"
 
 

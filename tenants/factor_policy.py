@@ -47,9 +47,12 @@ def requires_second_factor(user: User) -> bool:
 def must_enrol(user: User, session: SessionStore) -> bool:
     """Return whether the person of this session must add a second factor before anything else.
 
-    A sign-in with an identity provider needs none here.
+    A sign-in with an identity provider needs none here. A factor that the sign-in proved may have
+    been removed since.
     """
-    return session.way is SignInWay.PASSWORD and requires_second_factor(user)
+    if session.way is SignInWay.PROVIDER or not requires_second_factor(user):
+        return False
+    return session.way is SignInWay.PASSWORD or not has_second_factor(user)
 
 
 def refuse_missing_factor(user: User, session: SessionStore) -> None:

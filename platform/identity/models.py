@@ -242,9 +242,8 @@ class ProvisionedPerson(models.Model):
     version = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField()
     changed_at = models.DateTimeField()
-    #: Whether the identity provider last said that the account is active. SCIM reactivates only
-    #: an account that it deactivated itself.
-    is_pushed_active = models.BooleanField(default=True)
+    #: Whether SCIM deactivated the account itself. It reactivates no other one.
+    is_deactivated_by_scim = models.BooleanField(default=False)
     #: When the identity provider deleted the person; None: it did not.
     deleted_at = models.DateTimeField(null=True)
 

@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
                 ("version", models.PositiveIntegerField(default=1)),
                 ("created_at", models.DateTimeField()),
                 ("changed_at", models.DateTimeField()),
-                ("is_pushed_active", models.BooleanField(default=True)),
+                ("is_deactivated_by_scim", models.BooleanField(default=False)),
                 ("deleted_at", models.DateTimeField(null=True)),
                 (
                     "organization",

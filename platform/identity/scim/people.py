@@ -43,6 +43,7 @@ from tenants.vouched_people import (
 PEOPLE_MAX = 50_000
 #: Attributes that are no columns.
 _ATTRIBUTES = ("name", "displayName", "emails", "active")
+_CHANGED = "provisioned_person_changed"
 
 
 def people_of(token: ScimToken) -> QuerySet[ProvisionedPerson]:
@@ -128,41 +129,31 @@ def delete_person(token: ScimToken, person_id: UUID, *, etag: str | None, now: d
     lock_groups(token.organization_id)
     person = person_of(token, person_id)
     refuse_stale_etag(etag, person.version)
-    change_vouched_person(
-        organization=token.organization,
-        user_id=person.pk,
-        vouched=Vouched(name="", email="", is_active=False),
-        author=author_of(token),
-        now=now,
-    )
+    _change_account(token, person, name="", email="", is_active=False, now=now)
     GroupMembership.objects.filter(person=person).delete()
     renew_roles_of_members(token.organization, [person.pk], author=author_of(token), now=now)
     person.deleted_at = person.changed_at = now
-    person.is_pushed_active = False
     person.version += 1
-    person.save(update_fields=["deleted_at", "is_pushed_active", "changed_at", "version"])
+    person.save(update_fields=["deleted_at", "is_deactivated_by_scim", "changed_at", "version"])
     _record(token, "provisioned_person_deleted", person, now, [])
 
 
 def _change(token: ScimToken, person: ProvisionedPerson, pushed: ScimUser, now: datetime) -> None:
     _refuse_taken(token, pushed, besides=person.pk)
-    _store(token, person, pushed, action="provisioned_person_changed", now=now)
+    _store(token, person, pushed, action=_CHANGED, now=now)
 
 
 def _store(
     token: ScimToken, person: ProvisionedPerson, pushed: ScimUser, *, action: str, now: datetime
 ) -> None:
     """Make account and row those that were pushed. A push without a change stores nothing."""
-    person.user = change_vouched_person(
-        organization=token.organization,
-        user_id=person.user_id,
-        vouched=Vouched(
-            name=pushed.shown_name(),
-            email=usable_email(pushed.email()),
-            # An account that an administrator deactivated here stays so.
-            is_active=None if pushed.active and person.is_pushed_active else pushed.active,
-        ),
-        author=author_of(token),
+    was_deactivated_by_scim = person.is_deactivated_by_scim
+    _change_account(
+        token,
+        person,
+        name=pushed.shown_name(),
+        email=usable_email(pushed.email()),
+        is_active=pushed.active,
         now=now,
     )
     dumped: dict[str, Any] = pushed.model_dump()
@@ -170,17 +161,47 @@ def _store(
         "user_name": pushed.user_name,
         "external_id": pushed.external_id or "",
         "attributes": {name: dumped[name] for name in _ATTRIBUTES if name in dumped},
-        "is_pushed_active": person.is_pushed_active if pushed.active is None else pushed.active,
     }
     changed = [name for name, value in wanted.items() if getattr(person, name) != value]
-    if not changed and person.version:
+    if person.is_deactivated_by_scim != was_deactivated_by_scim:
+        changed.append("active")
+    if not changed and action == _CHANGED:
         return
-    for name in changed:
-        setattr(person, name, wanted[name])
+    for name, value in wanted.items():
+        setattr(person, name, value)
     person.version += 1
     person.changed_at = now
     person.save()
     _record(token, action, person, now, changed)
+
+
+def _change_account(
+    token: ScimToken,
+    person: ProvisionedPerson,
+    *,
+    name: str,
+    email: str,
+    is_active: bool | None,
+    now: datetime,
+) -> None:
+    """Change the account of a person, which the caller saves.
+
+    An account that an administrator deactivated stays so.
+    """
+    was_active = User.objects.get(pk=person.user_id).is_active
+    if is_active and not person.is_deactivated_by_scim:
+        is_active = None
+    person.user = change_vouched_person(
+        organization=token.organization,
+        user_id=person.user_id,
+        vouched=Vouched(name=name, email=email, is_active=is_active),
+        author=author_of(token),
+        now=now,
+    )
+    if was_active and not person.user.is_active:
+        person.is_deactivated_by_scim = True
+    elif person.user.is_active:
+        person.is_deactivated_by_scim = False
 
 
 def _refuse_taken(token: ScimToken, pushed: ScimUser, *, besides: UUID | None) -> None:

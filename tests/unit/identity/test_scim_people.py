@@ -263,13 +263,21 @@ def test_an_account_of_somebody_else_is_never_taken_over(cast: Cast, scim: ScimC
 def test_an_account_that_an_administrator_deactivated_stays_so(
     cast: Cast, scim: ScimCaller
 ) -> None:
-    """SCIM undoes its own deactivations alone. Planted: each push reactivates."""
-    pushed = scim.push(MARIA)
-    path, body = f"Users/{pushed['id']}", {"schemas": [USER], "userName": MARIA, "active": True}
+    """SCIM undoes its own deactivations alone. Planted: each push reactivates; off and on does."""
+    pushed = scim.push(MARIA, externalId="00u7")
+    path = f"Users/{pushed['id']}"
+    body = {"schemas": [USER], "userName": MARIA, "externalId": "00u7", "active": True}
+    scim.send("PUT", path, {**body, "active": False})
+    assert scim.send("PUT", path, body).json()["active"] is True
     User.objects.filter(pk=pushed["id"]).update(is_active=False)
     assert scim.send("PUT", path, body).json()["active"] is False
     scim.send("PUT", path, {**body, "active": False})
-    assert scim.send("PUT", path, body).json()["active"] is True
+    assert scim.send("PUT", path, body).json()["active"] is False
+    assert scim.send("DELETE", path).status_code == 204
+    assert scim.push(MARIA, externalId="00u7", active=True)["active"] is False
+    User.objects.filter(pk=pushed["id"]).update(is_active=True)
+    assert scim.send("DELETE", path).status_code == 204
+    assert scim.push(MARIA, externalId="00u7", active=True)["active"] is True
 
 
 def test_a_person_who_signed_in_before_is_the_same_by_subject(cast: Cast, scim: ScimCaller) -> None:

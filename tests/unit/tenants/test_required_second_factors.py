@@ -134,6 +134,8 @@ def test_open_pages_get_no_hints_before_the_enrolment(cast: Cast) -> None:
     cast.bob.refresh_from_db()
     assert not may_listen(cast.bob, session)
     session.note_way(SignInWay.SECOND_FACTOR)
+    assert not may_listen(cast.bob, session)
+    an_app(cast.bob, at=NOW)
     assert may_listen(cast.bob, session)
     cast.bob.must_change_password = True
     assert not may_listen(cast.bob, session)
@@ -165,6 +167,21 @@ def test_the_required_factor_is_not_removed(cast: Cast) -> None:
     refused = signed_in.post(f"second-factors/{app.pk}/remove", {"proof": PASSWORD})
     assert refused.status_code == 409
     assert "an administrator for a reset" in refused.json()["detail"]
+
+
+def test_a_session_whose_factor_was_removed_must_add_one_again(cast: Cast) -> None:
+    """It proved a factor once. Planted: the way of its sign-in is enough (200)."""
+    app = an_app(cast.bob, at=NOW)
+    browser, _ = first_step(cast.bob)
+    csrf = second_step(browser, code_at(NOW)).json()["csrf_token"]
+    signed_in = Caller({"X-CSRFToken": csrf}, browser.client)
+    removed = signed_in.post(f"second-factors/{app.pk}/remove", {"proof": PASSWORD})
+    assert removed.status_code == 204, removed.content
+    assert signed_in.get("tokens").status_code == 200
+    require(cast)
+    assert signed_in.get("tokens").json()["code"] == REQUIRED
+    enrol(signed_in)
+    assert signed_in.get("tokens").status_code == 200
 
 
 def test_administrators_require_it_with_if_match(cast: Cast) -> None:
