@@ -21,9 +21,11 @@ from scim2_models.path import (
     ValuePath,
 )
 
+from identity.models import GroupMembership
 from webapi.parsers import refuse_bad_text
 
 FILTER_LENGTH_MAX = 1_000
+_MEMBER = "memberships__person"
 #: The lookups of attributes that filters may name, by SCIM's name in lower case.
 USER_LOOKUPS = {
     "id": "pk",
@@ -36,8 +38,8 @@ GROUP_LOOKUPS = {
     "id": "pk",
     "displayname": "display_name__iexact",
     "externalid": "external_id",
-    "members": "memberships__person",
-    "members.value": "memberships__person",
+    "members": _MEMBER,
+    "members.value": _MEMBER,
 }
 
 
@@ -78,8 +80,11 @@ class _Conditions(FilterVisitor[Q]):
             refuse_bad_text(value)
         except ValueError as error:
             raise InvalidFilterException(detail=str(error)) from error
-        if lookup in {"pk", "memberships__person"}:
-            return Q(**{lookup: _uuid(value)}) if _uuid(value) else Q(pk__in=[])
+        if lookup == _MEMBER:
+            # A condition for each member: a join would look for both in one row.
+            return Q(pk__in=GroupMembership.objects.filter(person=_uuid(value)).values("group"))
+        if lookup == "pk":
+            return Q(pk=_uuid(value)) if _uuid(value) else Q(pk__in=[])
         return Q(**{lookup: value})
 
     def visit_logical_expr(self, node: LogicalExpr) -> Q:

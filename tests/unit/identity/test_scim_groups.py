@@ -264,7 +264,10 @@ def test_groups_of_another_organization_are_never_touched(cast: Cast, scim: Scim
 
 
 def test_groups_are_found_by_name_id_and_member(scim: ScimCaller, maria: str) -> None:
-    """Against: a question of Entra ID for one membership that reads all members."""
+    """Against: a question of Entra ID for one membership that reads all members.
+
+    Planted: a join for members (both members: none; either: a group twice).
+    """
     group = scim.push_group("gpu-nlp", maria, externalId="g1")
     scim.push_group("other")
 
@@ -279,6 +282,13 @@ def test_groups_are_found_by_name_id_and_member(scim: ScimCaller, maria: str) ->
     ):
         assert [each["id"] for each in found(f"filter={text}")] == [group["id"]], text
     assert found(f'filter=id eq "{group["id"]}" and members eq "nobody"') == []
+    bo = scim.push("bo@example.org")["id"]
+    both = scim.push_group("both", maria, bo)
+    for text, wanted in (
+        (f'members eq "{maria}" and members eq "{bo}"', [both["id"]]),
+        (f'members eq "{bo}" or members.value eq "{maria}"', [group["id"], both["id"]]),
+    ):
+        assert sorted(each["id"] for each in found(f"filter={text}")) == sorted(wanted), text
     shown = found('filter=displayName eq "gpu-nlp"&excludedAttributes=members')
     assert "members" not in shown[0]
 
