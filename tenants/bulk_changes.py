@@ -132,7 +132,7 @@ def grant_roles(
 ) -> Refusals:
     """Grant roles by the rules of `granting.grant_role`.
 
-    A preview, which is rolled back, `locks_users` not: submissions of locked users would wait.
+    A preview, which is rolled back, locks no users: their submissions would wait.
     """
     nodes = _nodes_at({each.path for each in wanted})
     logins = {each.login for each in wanted}

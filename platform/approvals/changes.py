@@ -183,8 +183,7 @@ def reverted_after_s(terms: Terms, begin: datetime) -> int | None:
     seconds = int((terms.until - begin).total_seconds())
     if not REVERT_AFTER_S_MIN <= seconds <= REVERT_AFTER_S_MAX:
         raise Conflict(
-            "The end must be between a minute and a year from the begin. Choose a later or earlier"
-            " one."
+            "The change must last from a minute to a year. Choose a later or an earlier end."
         )
     return seconds
 

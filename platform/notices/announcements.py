@@ -69,9 +69,7 @@ def announce(
     place = _place(actor, node_path, cluster_name)
     start = start or now
     _refuse_odd(start, end)
-    ahead = Announcement.objects.filter(Q(end=None) | Q(end__gt=now), **place)
-    if ahead.count() >= OF_A_PLACE_MAX:
-        raise Conflict(f"There are {OF_A_PLACE_MAX} announcements already. Remove one first.")
+    _refuse_too_many(place, now)
     found = Announcement.objects.create(
         **place,
         level=level,
@@ -96,16 +94,20 @@ def change_announcement(
 ) -> Announcement:
     """Change level, text, start or end, on the version that the actor has seen.
 
-    Raises NotFound, Forbidden, InvalidRequest and PreconditionFailed.
+    Raises NotFound, Forbidden, InvalidRequest and PreconditionFailed, and Conflict where one that
+    has ended would be shown again, and there are 20 already.
     """
     found = _locked(announcement_id, actor)
     refuse_stale(if_version, found.version, body=None)
+    had_ended = found.end is not None and found.end <= now
     for name in ("level", "start", "end"):
         if name in changes:
             setattr(found, name, changes[name])
     if "text" in changes:
         found.text = clean_name(changes["text"], field="text", length_max=TEXT_LENGTH_MAX)
     _refuse_odd(found.start, found.end)
+    if had_ended and (found.end is None or found.end > now):
+        _refuse_too_many({"node": found.node, "cluster": found.cluster}, now)
     found.version += 1
     found.save()
     _record("announcement.changed", found, actor, now, {key: str(changes[key]) for key in changes})
@@ -143,6 +145,12 @@ def _place(actor: Actor, node_path: str | None, cluster_name: str | None) -> dic
     if cluster is None:
         raise NotFound(f"There is no cluster {cluster_name!r}.", cluster=cluster_name)
     return {"node": None, "cluster": cluster}
+
+
+def _refuse_too_many(place: Mapping[str, Any], now: datetime) -> None:
+    ahead = Announcement.objects.filter(Q(end=None) | Q(end__gt=now), **place)
+    if ahead.count() >= OF_A_PLACE_MAX:
+        raise Conflict(f"There are {OF_A_PLACE_MAX} announcements already. Remove one first.")
 
 
 def _refuse_odd(start: datetime, end: datetime | None) -> None:

@@ -1,6 +1,6 @@
 """Bounds the inboxes: notices go after 90 days, and beyond the newest 1,000 of a person.
 
-Mails and deliveries to webhooks go after 30 days.
+Mails and deliveries to webhooks go after 30 days, and announcements 90 days after their end.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from notices.announcement_models import Announcement
 from notices.mail_models import Mail
 from notices.models import Notice
 from notices.webhook_models import WebhookDelivery
@@ -53,6 +54,17 @@ def drop_old_mails(now: datetime) -> int:
         pk__in=list(old.values_list("pk", flat=True)[:DROPPED_MAX])
     ).delete()
     return dropped
+
+
+def drop_old_announcements(now: datetime) -> int:
+    """Delete announcements that ended long ago; return how many. Others follow with the next call.
+
+    The audit log keeps their texts.
+    """
+    old = Announcement.objects.filter(end__lt=now - KEPT_FOR).order_by("end")
+    ids = list(old.values_list("pk", flat=True)[:DROPPED_MAX])
+    _, counts = Announcement.objects.filter(pk__in=ids).delete()
+    return counts.get(Announcement._meta.label, 0)
 
 
 #: Only people with too many notices are ranked.

@@ -26,10 +26,11 @@ _SENT_FOR = timedelta(seconds=60)
 
 @shared_task
 def drop_old_notices() -> None:
-    """Delete notices that are old, or too many for one person, old mails and deliveries."""
+    """Delete notices that are old, or too many for one person, and what else is old."""
     retention.drop_old_notices(SystemClock().now())
     retention.drop_old_mails(SystemClock().now())
     retention.drop_old_deliveries(SystemClock().now())
+    retention.drop_old_announcements(SystemClock().now())
 
 
 @shared_task

@@ -465,8 +465,8 @@ class _QuotaComparison:
                 line=row.line,
                 path=row.path,
                 pool=row.pool,
-                before=_told({name: before[name] for name in after if name in before}),
-                after=_told(after),
+                before=_settings_text({name: before[name] for name in after if name in before}),
+                after=_settings_text(after),
                 id=None if present is None else present.id,
                 version=0 if present is None else present.version,
                 edit=edit,
@@ -474,6 +474,6 @@ class _QuotaComparison:
         )
 
 
-def _told(cells: Mapping[str, str]) -> str:
+def _settings_text(cells: Mapping[str, str]) -> str:
     """Return settings of a quota for people: "guaranteed 8, weight 100"."""
     return ", ".join(f"{name.replace('_', ' ')} {cell}" for name, cell in cells.items())

@@ -11,9 +11,11 @@ from quotas.models import Quota
 
 
 def lent_out() -> tuple[Company, Job, Job]:
-    """One node of 8 GPUs, nlp guaranteed 0 of the 4 of research and vision 0; production keeps its
-    4 to itself. vision runs `lost` on 4 GPUs since an hour, with ten minutes to go; nlp's
-    `gains` needs 4."""
+    """A company with one node of 8 GPUs, its job `lost` that borrows, and its job `gains` that waits.
+
+    research is guaranteed 4 GPUs, and its teams nlp and vision none. production keeps its 4 GPUs.
+    vision has run `lost` on 4 GPUs for an hour, with ten minutes to go. nlp's `gains` needs 4.
+    """
     company = a_company(nodes=1)
     for node in (company.nlp, company.vision):
         Quota.objects.filter(node=node).update(guaranteed_mgpu=0)

@@ -20,7 +20,7 @@ _PRESENT, _HAS_CREDENTIAL = 0x01, 0x40
 
 
 class SoftwareKey:
-    """One key with one credential. Its counter grows with each answer."""
+    """A key with one credential. Its counter grows with each answer."""
 
     def __init__(self) -> None:
         self.id = secrets.token_bytes(16)

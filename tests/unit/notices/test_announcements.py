@@ -15,6 +15,7 @@ from builders.notice_builders import an_announcement
 from builders.portal_builders import NOW, a_cluster
 from notices.announcement_models import Announcement
 from notices.announcements import OF_A_PLACE_MAX, current
+from notices.retention import KEPT_FOR, drop_old_announcements
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +106,27 @@ def test_ended_announcements_leave_the_bound(cast: Cast) -> None:
         an_announcement(text=str(number), node=cast.nlp, start=NOW - HOUR, end=NOW)
     caller = by_token(cast.research_admin)
     assert caller.post("announcements", {"text": "x", "node": NLP}).status_code == 201
+
+
+def test_an_ended_one_comes_back_only_within_the_bound(cast: Cast) -> None:
+    """A change of the text stays possible. Planted: a new end is not counted (200)."""
+    ended = an_announcement(text="old", node=cast.nlp, start=NOW - HOUR, end=NOW)
+    for number in range(OF_A_PLACE_MAX):
+        an_announcement(text=str(number), node=cast.nlp)
+    caller, path = by_token(cast.research_admin), f"announcements/{ended.pk}"
+    assert caller.patch(path, {"end": None}, If_Match='"v1"').status_code == 409
+    assert caller.patch(path, {"text": "older"}, If_Match='"v1"').status_code == 200
+    Announcement.objects.filter(text="0").delete()
+    assert caller.patch(path, {"end": None}, If_Match='"v2"').status_code == 200
+
+
+def test_announcements_go_ninety_days_after_their_end(cast: Cast) -> None:
+    """Planted: those without an end go, too; the moment itself."""
+    an_announcement(text="old", start=NOW - 2 * HOUR, end=NOW - HOUR)
+    an_announcement(text="ended", start=NOW - HOUR, end=NOW)
+    an_announcement(text="shown", start=NOW - HOUR)
+    assert drop_old_announcements(NOW + KEPT_FOR) == 1
+    assert set(Announcement.objects.values_list("text", flat=True)) == {"ended", "shown"}
 
 
 def test_it_is_shown_from_its_start_until_before_its_end(cast: Cast) -> None:
