@@ -11,7 +11,7 @@ from quotas.models import Quota
 
 
 def lent_out() -> tuple[Company, Job, Job]:
-    """A company with one node of 8 GPUs, its job `lost` that borrows, and its job `gains` that waits.
+    """A company with a node of 8 GPUs, a job `lost` that borrows, and a job `gains` that waits.
 
     research is guaranteed 4 GPUs, and its teams nlp and vision none. production keeps its 4 GPUs.
     vision has run `lost` on 4 GPUs for an hour, with ten minutes to go. nlp's `gains` needs 4.

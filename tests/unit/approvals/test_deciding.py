@@ -523,7 +523,7 @@ def test_requests_name_what_their_kind_needs(company: Company, bob: Actor) -> No
         {"until": NOW + timedelta(seconds=30)},
         {"begin": NOW + HOUR, "until": NOW + HOUR},
     ):
-        with pytest.raises(Conflict, match="between a minute and a year"):
+        with pytest.raises(Conflict, match="must last from a minute to a year"):
             asked(bob, **times)
     with pytest.raises(InvalidRequest, match="in the future"):
         asked(bob, begin=NOW)
