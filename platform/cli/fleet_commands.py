@@ -37,7 +37,7 @@ _NODE_NAME = re.compile(r"[\x21-\x7e]{1,253}")
 
 cluster_app = typer.Typer(
     no_args_is_help=True,
-    help="Add, change, test, archive and delete clusters.",
+    help="Add, change, test, archive and delete clusters, and map their users.",
     rich_markup_mode=None,
 )
 pool_app = typer.Typer(

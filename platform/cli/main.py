@@ -13,6 +13,7 @@ import typer
 
 from cli import (
     account_commands,
+    cluster_user_commands,
     fleet_commands,
     fleet_edit_commands,
     job_commands,
@@ -100,6 +101,10 @@ fleet_commands.cluster_app.command("set")(fleet_edit_commands.cluster_set)
 fleet_commands.cluster_app.command("test")(fleet_edit_commands.cluster_test)
 fleet_commands.cluster_app.command("enable")(fleet_edit_commands.cluster_enable)
 fleet_commands.cluster_app.command("disable")(fleet_edit_commands.cluster_disable)
+fleet_commands.cluster_app.command("users")(cluster_user_commands.cluster_users)
+fleet_commands.cluster_app.command("map")(cluster_user_commands.cluster_map)
+fleet_commands.cluster_app.command("unmap")(cluster_user_commands.cluster_unmap)
+fleet_commands.cluster_app.command("accepted")(cluster_user_commands.cluster_accepted)
 fleet_commands.pool_app.command("list")(fleet_edit_commands.pool_list)
 fleet_commands.pool_app.command("create")(fleet_edit_commands.pool_create)
 fleet_commands.pool_app.command("set")(fleet_edit_commands.pool_set)

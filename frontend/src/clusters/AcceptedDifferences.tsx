@@ -4,6 +4,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { client, unwrap } from "../api/client";
 import { acceptedDifferencesQuery } from "../api/queries";
 import type { Cluster } from "../api/types";
+import { CliLine } from "../ui/CliLine";
 import { DataTable } from "../ui/DataTable";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
@@ -75,6 +76,9 @@ export function AcceptedDifferences({ cluster }: { cluster: Cluster }) {
           ]}
         />
       </div>
+      <p className="small">
+        <CliLine command={`tidegate cluster accepted ${cluster.name}`} />
+      </p>
     </section>
   );
 }

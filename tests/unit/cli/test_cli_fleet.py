@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from builders.cli_server import Server, a_problem, a_server
@@ -342,3 +343,49 @@ def test_pools_are_listed_added_and_changed(server: Server) -> None:
     assert server.body() == {"description": "", "device": "gpu"}
     ran = server.run("pool", "set", "h100")
     assert "Nothing to change: give --description, --device or --weight." in ran.err
+
+
+def test_users_of_a_cluster_are_listed_mapped_and_removed(server: Server) -> None:
+    """Against: the id of another user; a name that replaces nothing."""
+    at = f"clusters/{NODE_ID}"
+    bob = {"id": "01a1fd00-0000-7000-8000-00000000000b", "user": "bob@ai", "name": "bob3"}
+    alice = {"id": "01a1fd00-0000-7000-8000-00000000000a", "user": "alice@ai", "name": "alice"}
+    server.routes["GET clusters"] = {"items": [{**CLUSTER, "id": NODE_ID}], "next": None}
+    server.routes[f"GET {at}/users"] = {"items": [bob, alice], "next": None}
+    server.routes[f"PUT {at}/users"] = alice
+    server.routes[f"DELETE {at}/users/{alice['id']}"] = httpx.Response(204)
+
+    lines = server.run("cluster", "users", "hpc").out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["USER", "NAME"],
+        ["bob@ai", "bob3"],
+        ["alice@ai", "alice"],
+    ]
+    ran = server.run("cluster", "map", "hpc", "alice@ai", "alice")
+    assert (server.body(), ran.err) == (
+        {"user": "alice@ai", "name": "alice"},
+        "Jobs of alice@ai run on hpc as alice.\n",
+    )
+    assert server.run("cluster", "unmap", "hpc", "alice@ai").exit_code == 0
+    assert server.requests[-1].method == "DELETE"
+    ran = server.run("cluster", "unmap", "hpc", "carol@ai")
+    assert (ran.exit_code, "carol@ai has no name on hpc." in ran.err) == (2, True)
+
+
+def test_accepted_differences_are_listed_and_withdrawn(server: Server) -> None:
+    at = f"clusters/{NODE_ID}/accepted-differences"
+    difference = {
+        "id": 7,
+        "subject": "account nlp",
+        "before": {"GrpTRES": 8, "FairShare": None},
+        "after": {},
+        "accepted_by": "root",
+        "accepted_at": "2026-11-21T12:00:08Z",
+    }
+    server.routes["GET clusters"] = {"items": [{**CLUSTER, "id": NODE_ID}], "next": None}
+    server.routes[f"GET {at}"] = {"items": [difference], "next": None}
+    server.routes[f"DELETE {at}/7"] = httpx.Response(204)
+    shown = server.run("cluster", "accepted", "hpc").out.splitlines()[1]
+    assert " ".join(shown.split()) == "7 account nlp GrpTRES=8, FairShare=none - root"
+    ran = server.run("cluster", "accepted", "hpc", "--withdraw", "7")
+    assert (ran.exit_code, server.requests[-1].method) == (0, "DELETE")
