@@ -13,8 +13,9 @@ import { commandLine } from "../ui/command";
 import { localOfUtc, utcOfLocal } from "../ui/localTime";
 import { toastDone } from "../ui/toast";
 import { parseGpus, zoneName } from "../ui/units";
+import { OffersTable } from "./OffersTable";
 import { SourcesTable } from "./SourcesTable";
-import { asSources, suggestedSources, sumOf, type Gives } from "./words";
+import { asSources, comparedOffers, suggestedSources, sumOf, type ComparedOffer, type Gives } from "./words";
 
 const HORIZON_S_DEFAULT = 86_400;
 const NOTE_MAX = 500;
@@ -41,6 +42,9 @@ export function DecideCard({ request, etag }: { request: ChangeRequestDetail; et
   const [gives, setGives] = useState<Gives>(() =>
     needsSources && supply !== null ? suggestedSources(supply, request.amount ?? 0) : {},
   );
+  const [chosen, setChosen] = useState<ComparedOffer["key"] | null>(null);
+  // The fields of the sources keep what was typed, so a choice makes new ones.
+  const [choices, setChoices] = useState(0);
   const [note, setNote] = useState("");
   const [seen, setSeen] = useState(etag);
   const [looked, setLooked] = useState<Looked | null>(null);
@@ -92,12 +96,24 @@ export function DecideCard({ request, etag }: { request: ChangeRequestDetail; et
   const change = <T,>(set: (value: T) => void) => (value: T) => {
     set(value);
     setLooked(null);
+    setChosen(null);
+  };
+  const offers = needsSources && supply !== null ? comparedOffers(supply, request.amount ?? 0) : [];
+  const choose = (offer: ComparedOffer, found: Looked | null) => {
+    setChosen(offer.key);
+    setChoices((count) => count + 1);
+    setAmountText(offer.key === "asked" ? asked : String(offer.amountMgpu / 1000));
+    setUntilText(askedUntil);
+    setGives(offer.gives);
+    setLooked(found);
+    if (found !== null) setSeen(found.etag);
   };
   const from = terms.sources.map(({ node, amount_mgpu }) => `${node}=${amount_mgpu / 1000}`).join(",");
   return (
     <>
       {needsSources && supply !== null && (
         <SourcesTable
+          key={choices}
           request={request}
           supply={supply}
           amountMgpu={amount ?? 0}
@@ -114,6 +130,16 @@ export function DecideCard({ request, etag }: { request: ChangeRequestDetail; et
           horizonS={horizonS}
           onHorizon={setHorizonS}
           onPreview={() => look(horizonS)}
+        />
+      )}
+      {offers.length > 1 && (
+        <OffersTable
+          request={request}
+          offers={offers}
+          etag={etag}
+          horizonS={horizonS}
+          chosen={chosen}
+          onChoose={choose}
         />
       )}
       <Card label="Decision" className="stack">

@@ -7,11 +7,33 @@ import { uuid } from "../../mock/company.ts";
 import { aProblem, page } from "../../mock/http.ts";
 import { aRequest, aWrite, theRequests } from "../../mock/requests.ts";
 import { accessibilityFaults, open, type Override } from "../test/render";
-import { suggestedSources } from "./words";
+import { comparedOffers, suggestedSources } from "./words";
 
 const GPU = 1000;
 const posts = (requests: { method: string; path: string; body: unknown }[], end: string) =>
   requests.filter(({ method, path }) => method === "POST" && path.endsWith(end));
+
+describe("compared offers", () => {
+  const supply = {
+    guaranteed_mgpu: 0,
+    borrow_limit_mgpu: null,
+    in_use_mgpu: 0,
+    reserve_mgpu: 4 * GPU,
+    sources: [
+      { node: "a/b", guaranteed_mgpu: 20 * GPU, in_use_mgpu: 9_500, offered_mgpu: 0 },
+      { node: "a/c", guaranteed_mgpu: 8 * GPU, in_use_mgpu: 8 * GPU, offered_mgpu: 16 * GPU },
+    ],
+  };
+  const amounts = (mgpu: number) => comparedOffers(supply, mgpu).map((offer) => [offer.key, offer.amountMgpu / GPU]);
+
+  // Against: an offer above what is asked; parts of a GPU; more offered than the sibling has.
+  it("are as asked, what is unused, and what is offered, each less than the one before", () => {
+    expect(amounts(40 * GPU)).toEqual([["asked", 40], ["unused", 22], ["offered", 12]]);
+    expect(amounts(22 * GPU)).toEqual([["asked", 22], ["offered", 12]]);
+    expect(amounts(12 * GPU)).toEqual([["asked", 12]]);
+    expect(comparedOffers(supply, 22 * GPU)[1]).toMatchObject({ gives: { "a/c": 8 * GPU }, reserveMgpu: 4 * GPU });
+  });
+});
 
 describe("requests page", () => {
   it("lists what waits for me, with its sources and preview", async () => {
@@ -52,6 +74,32 @@ describe("requests page", () => {
     expect(screen.getByText(/^Only rejected requests/)).toBeInTheDocument();
     await user.click(screen.getByRole("link", { name: "Show all" }));
     await waitFor(() => expect(screen.queryByText(/^Only rejected requests/)).toBeNull());
+  });
+
+  // Against: a chosen offer that leaves the fields as they were; the same preview for each.
+  it("compares smaller offers with what is asked, and fills the form with a chosen one", async () => {
+    const { user, requests } = open("/requests");
+    const table = within(await screen.findByRole("table", { name: "Compared offers" }));
+    expect(table.getAllByRole("row").slice(1).map((row) => row.textContent)).toEqual([
+      "+60 as askedvision 16, speech 40, reserve 4––––",
+      "+20 that are offered or in reservevision 16, reserve 4––––",
+    ]);
+    const before = posts(requests, "/preview").length;
+    await user.click(screen.getByRole("button", { name: "Compare" }));
+    await waitFor(() => expect(posts(requests, "/preview")).toHaveLength(before + 2));
+    expect(posts(requests, "/preview").slice(before).map(({ body }) => (body as { amount: number }).amount)).toEqual([
+      60 * GPU,
+      20 * GPU,
+    ]);
+    await user.click(table.getByRole("radio", { name: "+20 that are offered or in reserve" }));
+    expect(screen.getByRole("textbox", { name: "GPUs" })).toHaveValue("20");
+    expect(screen.getByRole("textbox", { name: "GPUs from ai-company/research/speech" })).toHaveValue("0");
+    await user.click(screen.getByRole("button", { name: "Counter-offer" }));
+    await waitFor(() => expect(posts(requests, "/counter")).toHaveLength(1));
+    expect(posts(requests, "/counter")[0]?.body).toMatchObject({
+      amount: 20 * GPU,
+      sources: [{ node: "ai-company/research/vision", amount_mgpu: 16 * GPU }],
+    });
   });
 
   // Against: the ETag of the page was sent, and not that of the preview.

@@ -69,6 +69,39 @@ export function suggestedSources(supply: RequestSupply, amountMgpu: number): Giv
   return gives;
 }
 
+/** Terms that a decision may offer: how much, and from where. */
+export interface ComparedOffer {
+  key: "asked" | "unused" | "offered";
+  words: string;
+  amountMgpu: number;
+  gives: Gives;
+  reserveMgpu: number;
+}
+
+/** The request as asked, what nobody uses, and what siblings offer: the last two where they are less. */
+export function comparedOffers(supply: RequestSupply, askedMgpu: number): ComparedOffer[] {
+  const offeredOf = ({ offered_mgpu, guaranteed_mgpu }: RequestSupply["sources"][number]) =>
+    Math.min(offered_mgpu, guaranteed_mgpu);
+  const most = (ofSource: (source: RequestSupply["sources"][number]) => number) =>
+    supply.reserve_mgpu + supply.sources.reduce((sum, source) => sum + ofSource(source), 0);
+  const unusedMgpu = most((source) => Math.max(offeredOf(source), source.guaranteed_mgpu - source.in_use_mgpu));
+  const amounts = [
+    { key: "asked", words: "as asked", mgpu: askedMgpu },
+    { key: "unused", words: "that nobody uses or that are offered", mgpu: wholeGpus(unusedMgpu) },
+    { key: "offered", words: "that are offered or in reserve", mgpu: wholeGpus(most(offeredOf)) },
+  ] as const;
+  return amounts
+    .filter(({ mgpu }, place) => mgpu > 0 && amounts.slice(0, place).every((earlier) => mgpu < earlier.mgpu))
+    .map(({ key, words, mgpu }) => {
+      const gives = suggestedSources(supply, mgpu);
+      return { key, words, amountMgpu: mgpu, gives, reserveMgpu: Math.min(supply.reserve_mgpu, mgpu - sumOf(gives)) };
+    });
+}
+
+function wholeGpus(mgpu: number): number {
+  return Math.floor(mgpu / 1000) * 1000;
+}
+
 export function sumOf(gives: Gives): number {
   return Object.values(gives).reduce<number>((sum, mgpu) => sum + (mgpu ?? 0), 0);
 }
