@@ -85,8 +85,8 @@ export function SourcesTable({
             ),
           },
           { header: "In use", isRight: true, cell: (row) => formatGpus(row.inUseMgpu) },
-          { header: "Guarantee now", isRight: true, cell: (row) => formatGpus(row.guaranteedMgpu) },
-          { header: "Guarantee after", isRight: true, cell: (row) => <b>{formatGpus(row.guaranteedMgpu + row.changeMgpu)}</b> },
+          { header: "Guarantee", isRight: true, cell: (row) => formatGpus(row.guaranteedMgpu) },
+          { header: "After", isRight: true, cell: (row) => <b>{formatGpus(row.guaranteedMgpu + row.changeMgpu)}</b> },
           {
             header: "Gives",
             isRight: true,

@@ -46,7 +46,7 @@ describe("requests page", () => {
     ]);
     const rows = within(await screen.findByRole("table", { name: "Sources" })).getAllByRole("row");
     expect(rows.map((row) => row.textContent)).toEqual([
-      "TeamUse nowUse afterIn useGuarantee nowGuarantee afterGives",
+      "TeamUse nowUse afterIn useGuaranteeAfterGives",
       "nlp232200260",
       "visionoffers 16104120104",
       "speech408040",
