@@ -348,7 +348,11 @@ def errors() -> str:
             yield each
             yield from below(each)
 
-    found = {(each.http_status, each.code, each.title) for each in below(PortalError)}
+    found = {
+        (each.http_status, each.code, each.title)
+        for each in below(PortalError)
+        if each.code != PortalError.code
+    }
     return _table(
         ("status", "code", "title"),
         ((str(status), f"`{code}`", title) for status, code, title in sorted(found)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from http import HTTPStatus
@@ -45,12 +46,12 @@ LAWS = {
 }
 
 
-class Deferred(PortalError):
+class Deferred(PortalError, ABC):
     """A request that is not refused: it waits for a decision. Its transaction is rolled back."""
 
+    @abstractmethod
     def store(self, now: datetime) -> dict[str, Any]:
         """Store the request, and return the body of a 202. Raises PortalError."""
-        raise NotImplementedError
 
 
 def problem(
