@@ -3,9 +3,6 @@
 A draft needs the right to change some setting of each quota. Applying needs the rights to all
 edits. So a team lead's draft is a request to the administrator above.
 
-Readers of a draft are its author, and users who manage quotas at, above or below an edited node. An
-applied change is history, which the whole organization may read.
-
 A scheduled change is applied with the present rights of the user who decided it, and only if its
 quotas have not changed since. A revert needs no rights, because it was part of the decision. A
 percentage that resolves to other GPUs, because its parent changed, is no change of that quota
@@ -14,7 +11,6 @@ percentage that resolves to other GPUs, because its parent changed, is no change
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
@@ -22,7 +18,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q
 
 from audit.recording import record
 from live.publishing import publish
@@ -30,7 +26,6 @@ from notices.second_person import tell_deciders, tell_requester
 from primitives.errors import (
     Conflict,
     FieldError,
-    Forbidden,
     InvalidRequest,
     NotFound,
     PortalError,
@@ -40,7 +35,6 @@ from quotas.administration import (
     QuotaEdit,
     change_together,
     edit_together,
-    may_make,
     named_refusals,
     parent_path,
     require_edit,
@@ -52,9 +46,20 @@ from quotas.envelope import Family
 from quotas.guarding import Write, decided, guarded, was_decided
 from quotas.locks import lock_quotas
 from quotas.models import PlannedChange, PlannedEdit, PlannedStatus, Quota
+from quotas.planned_reading import (
+    IN_HISTORY,
+    edit_of,
+    edits_of,
+    etag_of_planned,
+    may_apply,
+    nodes_with_edits_of_the_parent,
+    planned_by_id,
+    require_management,
+    with_names,
+)
 from quotas.quota_notices import request_of
 from quotas.quota_store import REASON_LENGTH_MAX, values_of
-from tenants.access import Actor, actor_of, get_visible, under, visible
+from tenants.access import Actor, actor_of, under, visible
 from tenants.models import Node
 from tenants.names import clean_name
 from tenants.roles import Permission
@@ -70,8 +75,6 @@ ROUND_MAX = 100
 #: The two forms of a guarantee, of which a quota has one.
 _GUARANTEES = frozenset({"guaranteed_mgpu", "guaranteed_bp"})
 _CANCELLABLE = (PlannedStatus.DRAFT, PlannedStatus.SCHEDULED)
-#: Statuses of changes that took effect. They are history, which the whole organization may read.
-_IN_HISTORY = (PlannedStatus.APPLIED, PlannedStatus.REVERTED, PlannedStatus.KEPT)
 #: Words for a change that can no longer be decided.
 _ENDED = {
     PlannedStatus.REVERTED: "was applied and reverted",
@@ -80,137 +83,6 @@ _ENDED = {
     PlannedStatus.EXPIRED: "has expired",
     PlannedStatus.FAILED: "could not be applied at its time",
 }
-
-
-def visible_planned(actor: Actor) -> QuerySet[PlannedChange]:
-    """Return the planned changes that the actor may read, with nodes and people."""
-    found = visible(actor, _with_names(), Permission.VIEW_TREE, path_field="node__path")
-    return found.filter(_is_readable(actor))
-
-
-def planned_by_id(actor: Actor, planned_id: UUID) -> PlannedChange:
-    """Return the planned change.
-
-    Raises NotFound for absent, invisible and unreadable ones alike.
-    """
-    return get_visible(
-        actor,
-        _with_names().filter(_is_readable(actor)),
-        Permission.VIEW_TREE,
-        path_field="node__path",
-        pk=planned_id,
-    )
-
-
-def _is_readable(actor: Actor) -> Q:
-    """Return the condition that the actor may read a planned change in a visible tree.
-
-    Roles count, not the token's scopes. So a read-only token shows all that its owner may read.
-    """
-    managed = actor.granted(Permission.MANAGE_QUOTA)
-    steps = [path.rstrip("/").split("/") for path in managed if path]
-    above = {"/".join(names[:depth]) + "/" for names in steps for depth in range(1, len(names) + 1)}
-    set_here = PlannedEdit.objects.filter(
-        under(managed, "quota__node__path") | Q(quota__node__path__in=above),
-        planned=OuterRef("pk"),
-    )
-    return Q(status__in=_IN_HISTORY) | Q(created_by=actor.user) | Q(Exists(set_here))
-
-
-def _with_names() -> QuerySet[PlannedChange]:
-    return PlannedChange.objects.select_related(
-        "node", "node__organization", "node__parent", "created_by", "decided_by"
-    )
-
-
-def edits_of(planned: PlannedChange) -> list[PlannedEdit]:
-    """Return its edits with their quotas, in tree order."""
-    return list(
-        planned.edits.select_related("quota__node__parent", "quota__pool").order_by(
-            "quota__node__path", "quota__pool__name"
-        )
-    )
-
-
-def may_manage(actor: Actor, planned: PlannedChange) -> bool:
-    """Return whether the actor may manage it: its author, or a user who manages quotas there."""
-    return actor.permits(Permission.MANAGE_QUOTA) and (
-        planned.created_by_id == actor.user.pk
-        or actor.holds(Permission.MANAGE_QUOTA, planned.node.path)
-    )
-
-
-def may_cancel(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
-    """Return whether the actor may cancel it, or keep it once it is applied."""
-    return may_manage(actor, planned) and (
-        planned.status != PlannedStatus.APPLIED
-        or all(
-            actor.holds(Permission.MANAGE_QUOTA, parent_path(node))
-            for node in _of_the_parent(edits)
-        )
-    )
-
-
-def _of_the_parent(edits: Iterable[PlannedEdit]) -> list[Node]:
-    """Return the nodes whose edits are kept only with the right on their parent."""
-    return [edit.quota.node for edit in edits if edit.values.keys() - {"lend_limit_mgpu"}]
-
-
-def may_preview(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
-    """Return whether the actor may preview it.
-
-    These are users who may manage it, and users who manage quotas at, above or below an edited
-    node. The latter could draft and preview the same change themselves.
-    """
-    managed = actor.prefixes(Permission.MANAGE_QUOTA)
-    return may_manage(actor, planned) or any(
-        path.startswith(managed) or any(one.startswith(path) for one in managed)
-        for path in (edit.quota.node.path for edit in edits)
-    )
-
-
-def may_apply(actor: Actor, planned: PlannedChange, edits: Sequence[PlannedEdit]) -> bool:
-    """Return whether it is a draft, and the actor has the rights to all edits."""
-    return planned.status == PlannedStatus.DRAFT and all(
-        may_make(actor, edit.quota, _edit_of(edit.values)) for edit in edits
-    )
-
-
-def require_management(actor: Actor, planned: PlannedChange) -> None:
-    """Raise Forbidden unless `may_manage`."""
-    if not may_manage(actor, planned):
-        raise Forbidden(
-            f"Only {planned.created_by.login}, who drafted this change, and users who manage "
-            f"quotas of {planned.node.display_path} may do this.",
-            permission=Permission.MANAGE_QUOTA.value,
-            node=planned.node.display_path,
-        )
-
-
-def require_preview(actor: Actor, planned: PlannedChange) -> None:
-    """Raise Forbidden unless `may_preview`."""
-    if not may_preview(actor, planned, edits_of(planned)):
-        raise Forbidden(
-            f"Only {planned.created_by.login}, who drafted this change, and users who manage its "
-            "quotas, or quotas above or below those, may preview it.",
-            permission=Permission.MANAGE_QUOTA.value,
-            node=planned.node.display_path,
-        )
-
-
-def etag_of_planned(planned: PlannedChange) -> str:
-    """Return an ETag of the change and of every quota of its organization in its pools.
-
-    One query.
-    """
-    pools = planned.edits.values("quota__pool")
-    quotas = Quota.objects.filter(
-        node__organization=planned.node.organization_id, pool__in=pools
-    ).order_by("pk")
-    digest = hashlib.sha256(f"{planned.pk} {planned.version}".encode())
-    for pk, version in quotas.values_list("pk", "version"):
-        digest.update(f" {pk} {version}".encode())
-    return f'"{digest.hexdigest()[:32]}"'
 
 
 @transaction.atomic
@@ -312,11 +184,7 @@ def family_below(top: Node, pool_id: UUID, *, is_locked: bool) -> Family:
 
 def edits_to_make(planned: PlannedChange) -> dict[UUID, QuotaEdit]:
     """Return the edits by quota."""
-    return {pk: _edit_of(values) for pk, values in planned.edits.values_list("quota_id", "values")}
-
-
-def _edit_of(values: dict[str, Any]) -> QuotaEdit:
-    return cast(QuotaEdit, values)
+    return {pk: edit_of(values) for pk, values in planned.edits.values_list("quota_id", "values")}
 
 
 def was_changed(edit: PlannedEdit, *, is_applied: bool) -> bool:
@@ -425,7 +293,7 @@ def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedC
     if planned.status in _CANCELLABLE:
         _end(planned, PlannedStatus.CANCELLED, actor=actor, now=now)
     elif planned.status == PlannedStatus.APPLIED and planned.revert_at is not None:
-        for node in _of_the_parent(edits_of(planned)):
+        for node in nodes_with_edits_of_the_parent(edits_of(planned)):
             require_parents_right(actor, node, "keep a change that was approved for a time")
         note = f"{actor.user.login} decided to keep it."
         write = Write("quota_change.keep", {"planned": str(planned_id)}, planned.reason)
@@ -471,7 +339,7 @@ def locked_open_changes(node: Node) -> list[PlannedChange]:
     sets = PlannedEdit.objects.filter(
         under([node.path], "quota__node__path"), planned=OuterRef("pk")
     )
-    rows = _with_names().filter(is_open, Exists(sets)).order_by("pk")
+    rows = with_names().filter(is_open, Exists(sets)).order_by("pk")
     return list(rows.select_for_update(of=("self",)))
 
 
@@ -651,12 +519,12 @@ def _names(edits: Sequence[PlannedEdit]) -> str:
 
 
 def _locked(planned_id: UUID) -> PlannedChange:
-    return _with_names().select_for_update(of=("self",)).get(pk=planned_id)
+    return with_names().select_for_update(of=("self",)).get(pk=planned_id)
 
 
 def _locked_if(planned_id: UUID, status: PlannedStatus) -> PlannedChange | None:
     """Return the change if it is not locked and still has this status."""
-    free = _with_names().select_for_update(of=("self",), skip_locked=True)
+    free = with_names().select_for_update(of=("self",), skip_locked=True)
     return free.filter(pk=planned_id, status=status).first()
 
 
@@ -686,7 +554,7 @@ def _note(
     Auditors and open pages include users who may not read drafts. So before the change is history,
     the event has no content, and the hint has no id.
     """
-    is_history = planned.status in _IN_HISTORY
+    is_history = planned.status in IN_HISTORY
     record(
         action=f"quota_change.{act}",
         subject_kind="quota_change",

@@ -23,7 +23,7 @@ from jobs.whatif.quota_preview import (
 )
 from primitives.clock import SystemClock
 from quotas.api.serializers import QuotaValuesSerializer
-from quotas.planned_changes import etag_of_planned, planned_by_id
+from quotas.planned_reading import etag_of_planned, planned_by_id
 from tenants.api.authentication import actor_from
 from webapi.paging import refuse_unknown_parameters
 from webapi.serializers import (

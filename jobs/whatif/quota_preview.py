@@ -26,7 +26,8 @@ from primitives.errors import Conflict, Forbidden
 from primitives.units import PPM
 from quotas.fleet import pool_rows
 from quotas.models import PlannedStatus, PriorityClass, Quota
-from quotas.planned_changes import planned_by_id, require_preview, trial_of
+from quotas.planned_changes import trial_of
+from quotas.planned_reading import planned_by_id, require_preview
 from quotas.quota_store import values_of
 from simulator.look_ahead import Loss
 from simulator.what_if import Change, Difference, Shift, TeamTime, what_if

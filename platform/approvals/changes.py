@@ -24,10 +24,10 @@ from quotas.planned_changes import (
     REVERT_AFTER_S_MIN,
     apply_planned,
     draft_change,
-    etag_of_planned,
     family_below,
     try_edits,
 )
+from quotas.planned_reading import etag_of_planned
 from quotas.policies import change_priority_class
 from quotas.quota_store import REASON_LENGTH_MAX
 from tenants.access import Actor

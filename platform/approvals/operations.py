@@ -14,12 +14,8 @@ from uuid import UUID
 from primitives.errors import Conflict
 from quotas.administration import change_quota, create_quota
 from quotas.models import PriorityClass, Quota
-from quotas.planned_changes import (
-    apply_planned,
-    cancel_planned,
-    etag_of_planned,
-    planned_by_id,
-)
+from quotas.planned_changes import apply_planned, cancel_planned
+from quotas.planned_reading import etag_of_planned, planned_by_id
 from quotas.policies import (
     ClassRules,
     change_policy,

@@ -9,16 +9,8 @@ from rest_framework import serializers
 
 from quotas.api.serializers import QuotaSettingsSerializer, QuotaValuesSerializer
 from quotas.models import PlannedChange, PlannedEdit, PlannedStatus
-from quotas.planned_changes import (
-    EDITS_MAX,
-    REVERT_AFTER_S_MAX,
-    REVERT_AFTER_S_MIN,
-    edits_of,
-    may_apply,
-    may_cancel,
-    may_preview,
-    was_changed,
-)
+from quotas.planned_changes import EDITS_MAX, REVERT_AFTER_S_MAX, REVERT_AFTER_S_MIN, was_changed
+from quotas.planned_reading import edits_of, may_apply, may_cancel, may_preview
 from quotas.quota_store import REASON_LENGTH_MAX, percent_text, values_of
 from tenants.access import Actor
 from webapi.serializers import (

@@ -18,14 +18,8 @@ from quotas.api.planned_serializers import (
     shown_change,
 )
 from quotas.models import PlannedStatus
-from quotas.planned_changes import (
-    apply_planned,
-    cancel_planned,
-    draft_change,
-    etag_of_planned,
-    planned_by_id,
-    visible_planned,
-)
+from quotas.planned_changes import apply_planned, cancel_planned, draft_change
+from quotas.planned_reading import etag_of_planned, planned_by_id, visible_planned
 from tenants.access import Actor
 from tenants.api.authentication import actor_from
 from webapi.idempotency import respond_once

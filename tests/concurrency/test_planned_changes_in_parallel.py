@@ -16,7 +16,8 @@ from builders.portal_builders import NOW, Company, a_company, an_actor
 from primitives.errors import Conflict, PreconditionFailed
 from quotas.administration import QuotaEdit
 from quotas.models import PlannedChange, Quota, QuotaChange
-from quotas.planned_changes import apply_planned, carry_out_due, draft_change, etag_of_planned
+from quotas.planned_changes import apply_planned, carry_out_due, draft_change
+from quotas.planned_reading import etag_of_planned
 from tenants.access import Actor
 from tenants.roles import Role
 

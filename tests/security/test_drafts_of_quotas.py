@@ -15,14 +15,8 @@ from builders.hints import hints_told
 from builders.portal_builders import NOW, Company, a_company, an_actor
 from quotas.administration import QuotaEdit
 from quotas.models import PlannedChange, Quota
-from quotas.planned_changes import (
-    apply_planned,
-    cancel_planned,
-    carry_out_due,
-    draft_change,
-    etag_of_planned,
-    visible_planned,
-)
+from quotas.planned_changes import apply_planned, cancel_planned, carry_out_due, draft_change
+from quotas.planned_reading import etag_of_planned, visible_planned
 from tenants.access import Actor, actor_of
 from tenants.models import Node
 from tenants.roles import Role

@@ -44,12 +44,8 @@ from quotas.administration import QuotaEdit
 from quotas.guarded_state import moved_alone_mgpu
 from quotas.guarding import Effects, SecondPersonNeeded, Write, decided
 from quotas.models import OrganizationPolicy, PlannedChange, PriorityClass, Quota
-from quotas.planned_changes import (
-    apply_planned,
-    carry_out_due,
-    draft_change,
-    etag_of_planned,
-)
+from quotas.planned_changes import apply_planned, carry_out_due, draft_change
+from quotas.planned_reading import etag_of_planned
 from quotas.second_person_models import SecondPersonPolicy
 from tenants.access import Actor
 from tenants.models import Node, RoleGrant, User, UserKind

@@ -27,7 +27,8 @@ from primitives.clock import SystemClock
 from primitives.errors import Conflict, NotFound, TooManyRequests
 from quotas.administration import QuotaEdit
 from quotas.models import PlannedChange, Quota
-from quotas.planned_changes import apply_planned, draft_change, etag_of_planned
+from quotas.planned_changes import apply_planned, draft_change
+from quotas.planned_reading import etag_of_planned
 from tenants.access import Actor
 from tenants.models import Node
 from tenants.roles import Role

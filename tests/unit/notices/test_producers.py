@@ -28,7 +28,8 @@ from notices.webhook_models import WebhookDelivery
 from periods.statements import Unit, issue_statements
 from quotas.administration import QuotaEdit, change_quota
 from quotas.models import Quota
-from quotas.planned_changes import apply_planned, cancel_planned, draft_change, etag_of_planned
+from quotas.planned_changes import apply_planned, cancel_planned, draft_change
+from quotas.planned_reading import etag_of_planned
 from quotas.quota_notices import give_cluster_notices
 from tenants.models import User
 from tenants.roles import Permission, Role

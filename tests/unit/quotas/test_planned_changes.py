@@ -23,13 +23,8 @@ from primitives.clock import SystemClock
 from primitives.errors import Conflict
 from quotas.administration import QuotaEdit, change_quota
 from quotas.models import PlannedChange, PlannedEdit, Quota, QuotaChange
-from quotas.planned_changes import (
-    apply_planned,
-    cancel_planned,
-    carry_out_due,
-    draft_change,
-    etag_of_planned,
-)
+from quotas.planned_changes import apply_planned, cancel_planned, carry_out_due, draft_change
+from quotas.planned_reading import etag_of_planned
 from quotas.tasks import carry_out_planned_changes
 from tenants.access import Actor
 from tenants.models import Node, RoleGrant
