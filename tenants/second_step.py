@@ -119,7 +119,7 @@ def pass_second_step(
     factor = prove(user)
     if factor is None:
         audit_failure("sign_in_failed", user, now, known)
-        _count_failure(request)
+        _count_failure(request, user, now)
         raise Unauthenticated(
             "The second factor is wrong, has expired or was used before. Enter the code that the "
             "app shows now, use your security key, or enter a recovery code."
@@ -146,12 +146,17 @@ def record_second_step(actor: Actor, passed: PassedStep, *, now: datetime) -> No
         )
 
 
-def _count_failure(request: HttpRequest) -> None:
-    """Count a wrong code, and end the sign-in with the last one that is allowed."""
+def _count_failure(request: HttpRequest, user: User, now: datetime) -> None:
+    """Count a wrong code. The last one that is allowed ends the sign-in, and the person is told."""
     pending = request.session[_PENDING]
     failures = pending.get("failures", 0) + 1
     if failures >= FAILURES_MAX:
         del request.session[_PENDING]
+        tell_by_mail(
+            user,
+            f"Somebody who knows your password entered a wrong second factor {failures} times.",
+            now=now,
+        )
     else:
         request.session[_PENDING] = {**pending, "failures": failures}
 
