@@ -80,7 +80,7 @@ class ReconciliationList(APIView):
             page_body(
                 request,
                 Page(items, following),
-                lambda view: ReconciliationSerializer(view).data,
+                ReconciliationSerializer().to_representation,
             )
         )
 

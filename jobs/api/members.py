@@ -143,7 +143,7 @@ class MemberList(APIView):
         described: Page[Member] = Page(members.described(page.items), page.next_cursor)
         context = {"actor": actor}
         return Response(
-            page_body(request, described, lambda row: MemberSerializer(row, context=context).data)
+            page_body(request, described, MemberSerializer(context=context).to_representation)
         )
 
 

@@ -55,7 +55,7 @@ class ClusterUserList(APIView):
         administrator(actor_from(request))
         mapped = ClusterUser.objects.filter(cluster=cluster_by_id(cluster_id))
         page = page_by_text(asked, mapped.select_related("user"), "name")
-        return Response(page_body(request, page, lambda row: ClusterUserSerializer(row).data))
+        return Response(page_body(request, page, ClusterUserSerializer().to_representation))
 
     @extend_schema(
         operation_id="map_cluster_user",

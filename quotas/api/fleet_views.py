@@ -63,7 +63,7 @@ class PoolList(APIView):
         rows = Page(
             pool_rows(actor_from(request), page.items, now=SystemClock().now()), page.next_cursor
         )
-        return Response(page_body(request, rows, lambda row: PoolSerializer(row).data))
+        return Response(page_body(request, rows, PoolSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_pool",

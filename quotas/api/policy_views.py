@@ -162,7 +162,7 @@ class PriorityClassList(APIView):
             organization = visible_node(actor, asked.organization)
             classes = classes.filter(organization=organization)
         page = page_by_id(asked, classes)
-        return Response(page_body(request, page, lambda found: PriorityClassSerializer(found).data))
+        return Response(page_body(request, page, PriorityClassSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_priority_class",

@@ -135,7 +135,7 @@ class QuotaPushList(APIView):
         administrator(actor_from(request))
         pushes = QuotaPush.objects.filter(cluster=cluster_by_id(cluster_id)).defer("changes")
         page = page_by_id(asked, pushes.select_related("requested_by"), newest_first=True)
-        return Response(page_body(request, page, lambda row: QuotaPushSummarySerializer(row).data))
+        return Response(page_body(request, page, QuotaPushSummarySerializer().to_representation))
 
     @extend_schema(
         operation_id="request_quota_push",

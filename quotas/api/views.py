@@ -78,7 +78,7 @@ class QuotaList(APIView):
             quotas = quotas.filter(under([top.path], "node__path"))
         found = page_by_key(asked, quotas, "node__path", "pool__name")
         page = Page(quota_rows(actor, found.items), found.next_cursor)
-        return Response(page_body(request, page, lambda row: QuotaSerializer(row).data))
+        return Response(page_body(request, page, QuotaSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_quota",
@@ -168,7 +168,7 @@ class QuotaChanges(APIView):
         asked = PageParameters.read(request)
         quota = _visible_quota(actor_from(request), quota_id)
         page = page_by_id(asked, quota.changes.select_related("actor"), newest_first=True)
-        return Response(page_body(request, page, lambda change: QuotaChangeSerializer(change).data))
+        return Response(page_body(request, page, QuotaChangeSerializer().to_representation))
 
 
 def _visible_quota(actor: Actor, quota_id: UUID) -> Quota:

@@ -100,4 +100,4 @@ class AuditEventList(APIView):
                 headers={"Content-Disposition": f'attachment; filename="{name}"'},
             )
         page = page_by_id(paged, events, newest_first=True)
-        return Response(page_body(request, page, lambda row: AuditEventSerializer(row).data))
+        return Response(page_body(request, page, AuditEventSerializer().to_representation))

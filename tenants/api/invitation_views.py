@@ -120,7 +120,7 @@ class InvitationList(APIView):
         )
         require(actor, Permission.MANAGE_MEMBERS, node)
         page = page_by_id(asked, open_invitations(actor).filter(node=node))
-        return Response(page_body(request, page, lambda row: InvitationSerializer(row).data))
+        return Response(page_body(request, page, InvitationSerializer().to_representation))
 
     @extend_schema(
         operation_id="invite_member",

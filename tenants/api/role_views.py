@@ -156,7 +156,7 @@ class RoleGrantList(APIView):
         if asked.role is not None:
             grants = grants.filter(role=asked.role)
         page = page_by_id(asked, grants)
-        return Response(page_body(request, page, lambda row: RoleGrantSerializer(row).data))
+        return Response(page_body(request, page, RoleGrantSerializer().to_representation))
 
     @extend_schema(
         operation_id="grant_role",

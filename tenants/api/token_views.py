@@ -61,9 +61,7 @@ class AccessTokenList(APIView):
         else:
             tokens = own_tokens(actor)
         page = page_by_id(asked, tokens, newest_first=True)
-        return Response(
-            page_body(request, page, lambda row: shapes.AccessTokenSerializer(row).data)
-        )
+        return Response(page_body(request, page, shapes.AccessTokenSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_token",

@@ -88,7 +88,7 @@ class _NodeList(APIView):
         if asked.path is not None:
             nodes = nodes.filter(pk=visible_node(actor_from(request), asked.path).pk)
         page = page_by_text(asked, nodes, "path")
-        return Response(page_body(request, page, node_body))
+        return Response(page_body(request, page, shapes.TreeNodeSerializer().to_representation))
 
     def _create_below(self, request: Request) -> Response:
         refuse_unknown_parameters(request, set())
@@ -307,7 +307,7 @@ class UserList(APIView):
         if asked.organization is not None:
             users = users.filter(organization__slug=asked.organization)
         page = page_by_text(asked, users, "login")
-        return Response(page_body(request, page, lambda user: shapes.UserSerializer(user).data))
+        return Response(page_body(request, page, shapes.UserSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_user",

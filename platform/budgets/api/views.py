@@ -175,7 +175,7 @@ class BudgetAlertList(APIView):
             budgets = budgets.filter(pk=asked.budget)
         rows = BudgetAlert.objects.filter(budget__in=budgets.values("pk"))
         page = page_by_id(asked, rows, newest_first=True)
-        return Response(page_body(request, page, lambda one: BudgetAlertSerializer(one).data))
+        return Response(page_body(request, page, BudgetAlertSerializer().to_representation))
 
 
 def _shown(budgets: Iterable[Budget], actor: Actor) -> dict[UUID, dict[str, Any]]:

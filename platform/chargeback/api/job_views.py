@@ -91,7 +91,7 @@ class ChargebackJobs(APIView):
             limit=asked.limit,
         )
         page = Page(jobs, _cursor(period, jobs[-1]) if more else None)
-        return Response(page_body(request, page, lambda job: ChargebackJobSerializer(job).data))
+        return Response(page_body(request, page, ChargebackJobSerializer().to_representation))
 
 
 def _cursor(period: Period, last: JobUse) -> str:

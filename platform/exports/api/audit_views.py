@@ -44,4 +44,4 @@ class ChargeAuditList(APIView):
         if asked.organization is not None:
             rows = rows.filter(organization__slug=asked.organization)
         page = page_by_id(asked, rows, newest_first=True)
-        return Response(page_body(request, page, lambda one: ChargeAuditSerializer(one).data))
+        return Response(page_body(request, page, ChargeAuditSerializer().to_representation))

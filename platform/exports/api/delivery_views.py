@@ -64,7 +64,7 @@ class DeliveryScheduleList(APIView):
         """Return a page of schedules."""
         asked = PageParameters.read(request)
         page = page_by_id(asked, visible_schedules(actor_from(request)), newest_first=True)
-        return Response(page_body(request, page, lambda one: DeliveryScheduleSerializer(one).data))
+        return Response(page_body(request, page, DeliveryScheduleSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_delivery_schedule",
@@ -129,7 +129,7 @@ class DeliveryList(APIView):
         """Return a page of deliveries."""
         asked = PageParameters.read(request)
         page = page_by_id(asked, visible_deliveries(actor_from(request)), newest_first=True)
-        return Response(page_body(request, page, lambda one: DeliverySerializer(one).data))
+        return Response(page_body(request, page, DeliverySerializer().to_representation))
 
 
 class DeliveryRepetition(APIView):

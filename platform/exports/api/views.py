@@ -52,7 +52,7 @@ class ExportList(APIView):
         """Return a page of exports."""
         asked = PageParameters.read(request)
         page = page_by_id(asked, visible_exports(actor_from(request)), newest_first=True)
-        return Response(page_body(request, page, lambda one: ExportSerializer(one).data))
+        return Response(page_body(request, page, ExportSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_export",

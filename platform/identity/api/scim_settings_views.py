@@ -86,7 +86,7 @@ class ScimTokenList(APIView):
         asked = PageParameters.read(request)
         tokens = scim_tokens_of(actor_from(request), organization_id)
         page = page_by_id(asked, tokens, newest_first=True)
-        return Response(page_body(request, page, lambda row: shapes.ScimTokenSerializer(row).data))
+        return Response(page_body(request, page, shapes.ScimTokenSerializer().to_representation))
 
     @extend_schema(
         operation_id="make_scim_token",

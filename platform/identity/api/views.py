@@ -161,9 +161,7 @@ class GroupMappingList(APIView):
         """List mappings, oldest first."""
         asked = PageParameters.read(request)
         page = page_by_id(asked, mappings_of(actor_from(request), organization_id))
-        return Response(
-            page_body(request, page, lambda row: shapes.GroupMappingSerializer(row).data)
-        )
+        return Response(page_body(request, page, shapes.GroupMappingSerializer().to_representation))
 
     @extend_schema(
         operation_id="map_group",

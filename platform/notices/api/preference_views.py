@@ -95,4 +95,4 @@ class MailList(APIView):
         if asked.state is not None:
             rows = rows.filter(state__in=asked.state)
         page = page_by_id(asked, rows, newest_first=True)
-        return Response(page_body(request, page, lambda row: MailSerializer(row).data))
+        return Response(page_body(request, page, MailSerializer().to_representation))

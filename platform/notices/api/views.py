@@ -56,7 +56,7 @@ class NoticeList(APIView):
         if asked.unread:
             rows = rows.filter(read_at=None)
         page = page_by_id(asked, rows, newest_first=True)
-        return Response(page_body(request, page, lambda row: NoticeSerializer(row).data))
+        return Response(page_body(request, page, NoticeSerializer().to_representation))
 
 
 class UnreadNotices(APIView):

@@ -54,7 +54,7 @@ class WebhookList(APIView):
         """Return a page of webhooks."""
         asked = PageParameters.read(request)
         page = page_by_id(asked, visible_targets(actor_from(request)), newest_first=True)
-        return Response(page_body(request, page, lambda row: WebhookSerializer(row).data))
+        return Response(page_body(request, page, WebhookSerializer().to_representation))
 
     @extend_schema(
         operation_id="create_webhook",
@@ -191,7 +191,7 @@ class WebhookDeliveryList(APIView):
         if asked.state is not None:
             rows = rows.filter(state__in=asked.state)
         page = page_by_id(asked, rows, newest_first=True)
-        return Response(page_body(request, page, lambda row: WebhookDeliverySerializer(row).data))
+        return Response(page_body(request, page, WebhookDeliverySerializer().to_representation))
 
 
 class WebhookReplay(APIView):

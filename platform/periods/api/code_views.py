@@ -52,7 +52,7 @@ class AccountingCodeList(APIView):
         if asked.node is not None:
             rows = rows.filter(node__path=asked.node.rstrip("/") + "/")
         page = page_by_id(asked, rows, newest_first=True)
-        return Response(page_body(request, page, lambda row: AccountingCodeSerializer(row).data))
+        return Response(page_body(request, page, AccountingCodeSerializer().to_representation))
 
     @extend_schema(
         operation_id="set_accounting_codes",
