@@ -136,7 +136,6 @@ export function DecideCard({ request, etag }: { request: ChangeRequestDetail; et
         <OffersTable
           request={request}
           offers={offers}
-          etag={etag}
           horizonS={horizonS}
           chosen={chosen}
           onChoose={choose}

@@ -1,6 +1,5 @@
 import { Button, Radio } from "@mantine/core";
-import { useQueries, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useMutation } from "@tanstack/react-query";
 
 import { client, unwrapTagged } from "../api/client";
 import type { ChangeRequestDetail } from "../api/types";
@@ -16,38 +15,33 @@ import { asSources, type ComparedOffer } from "./words";
 export function OffersTable({
   request,
   offers,
-  etag,
   horizonS,
   chosen,
   onChoose,
 }: {
   request: ChangeRequestDetail;
   offers: ComparedOffer[];
-  etag: string;
   horizonS: number;
   chosen: string | null;
   onChoose: (offer: ComparedOffer, looked: Looked | null) => void;
 }) {
-  const [isAsked, setAsked] = useState(false);
-  const queryClient = useQueryClient();
-  const previews = useQueries({
-    queries: offers.map(({ key, amountMgpu, gives }) => ({
-      queryKey: ["requests", "offer", request.id, key, amountMgpu, etag, horizonS],
-      enabled: isAsked,
-      staleTime: Infinity,
-      retry: false,
-      queryFn: ({ signal }: { signal: AbortSignal }) =>
-        unwrapTagged(
+  const compare = useMutation({
+    // One after the other: the portal computes one look-ahead at a time.
+    mutationFn: async () => {
+      const found: Partial<Record<ComparedOffer["key"], Looked>> = {};
+      for (const { key, amountMgpu, gives } of offers) {
+        const { data, etag } = await unwrapTagged(
           client.POST("/api/v1/requests/{request_id}/preview", {
             params: { path: { request_id: request.id } },
             body: { amount: amountMgpu, until: request.until, sources: asSources(gives), horizon_s: horizonS },
-            signal,
           }),
-        ).then(({ data, etag: state }): Looked => ({ preview: data, etag: state })),
-    })),
+        );
+        found[key] = { preview: data, etag };
+      }
+      return found;
+    },
   });
-  const failed = previews.find(({ error }) => error !== null)?.error;
-  const rows = offers.map((offer, place) => ({ offer, looked: previews[place]?.data ?? null }));
+  const rows = offers.map((offer) => ({ offer, looked: compare.data?.[offer.key] ?? null }));
   const sums = ({ looked }: (typeof rows)[number]) =>
     looked === null || looked.preview.refusal !== "" ? null : previewSums(looked.preview);
   return (
@@ -57,18 +51,15 @@ export function OffersTable({
         <Button
           size="xs"
           variant="default"
-          loading={previews.some(({ isFetching }) => isFetching)}
-          onClick={() => {
-            setAsked(true);
-            if (isAsked) void queryClient.invalidateQueries({ queryKey: ["requests", "offer", request.id] });
-          }}
+          loading={compare.isPending}
+          onClick={() => compare.mutate()}
         >
-          {isAsked ? "Compare again" : "Compare"}
+          {compare.data === undefined ? "Compare" : "Compare again"}
         </Button>
       </div>
-      {failed && (
+      {compare.error && (
         <p className="bad-text" role="alert">
-          {failed.message}
+          {compare.error.message}
         </p>
       )}
       <DataTable
@@ -104,7 +95,7 @@ export function OffersTable({
             only: "wide",
             cell: (row) => {
               const found = sums(row);
-              return found === null ? (row.looked?.preview.refusal ?? "–") : atRiskWords(found);
+              return found === null ? (row.looked?.preview.refusal ?? "–") : atRiskWords(found) || "none";
             },
           },
           {

@@ -102,9 +102,11 @@ export function SourcesTable({
         ]}
       />
       <p className="small dim">
-        {fromReserve > 0
-          ? `${formatGpus(fromReserve)} come from the parent's reserve of ${formatGpus(supply.reserve_mgpu)}.`
-          : `The parent's reserve of ${formatGpus(supply.reserve_mgpu)} is not used.`}{" "}
+        {fromReserve > supply.reserve_mgpu
+          ? `${formatGpus(fromReserve - supply.reserve_mgpu)} are missing: the parent's reserve is ${formatGpus(supply.reserve_mgpu)}.`
+          : fromReserve > 0
+            ? `${formatGpus(fromReserve)} come from the parent's reserve of ${formatGpus(supply.reserve_mgpu)}.`
+            : `The parent's reserve of ${formatGpus(supply.reserve_mgpu)} is not used.`}{" "}
         {request.until !== null && "The guarantees return at the end."}
       </p>
     </Card>

@@ -91,6 +91,7 @@ describe("requests page", () => {
       60 * GPU,
       20 * GPU,
     ]);
+    await waitFor(() => expect(table.getAllByRole("row")[2]).not.toHaveTextContent("–"));
     await user.click(table.getByRole("radio", { name: "+20 that are offered or in reserve" }));
     expect(screen.getByRole("textbox", { name: "GPUs" })).toHaveValue("20");
     expect(screen.getByRole("textbox", { name: "GPUs from ai-company/research/speech" })).toHaveValue("0");
