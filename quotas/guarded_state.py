@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -128,22 +129,36 @@ def compare(before: State, after: State) -> Difference:
 
 
 def as_if_reverted(before: State, after: State) -> State:
-    """Return `before` with the settings that a write keeps from their planned revert.
+    """Return `before` with the settings that the reverts would have given which a write prevents.
 
-    A revert spares settings that changed since. So a write of such a setting moves as much as from
-    the settings that the revert would have given. Two queries.
+    A planned revert gives nothing back once somebody changed a setting that its change set. So such
+    a write keeps as much as the revert of the whole change would move. Two queries.
     """
     quotas = dict(before.quotas)
     changed = [pk for pk, each in quotas.items() if after.quotas.get(pk, each) != each]
     waiting = PlannedEdit.objects.filter(
-        quota__in=changed, planned__status=PlannedStatus.APPLIED, planned__revert_at__isnull=False
-    ).order_by("-planned__applied_at")
-    for pk, names, reverted in waiting.values_list("quota", "values", "before"):
-        (place, values), (_, new) = quotas[pk], after.quotas[pk]
-        if any(before.quotas[pk][1][name] != new[name] for name in names):
-            back = {name: reverted[name] for name in _IN_MGPU if _is_set(name, names)}
-            quotas[pk] = (place, {**values, **back})
+        planned__status=PlannedStatus.APPLIED,
+        planned__revert_at__isnull=False,
+        planned__in=PlannedEdit.objects.filter(quota__in=changed).values("planned"),
+    ).order_by("-planned__applied_at", "planned")
+    rows = waiting.values_list("planned", "quota", "values", "before")
+    for _, group in groupby(rows, key=lambda row: row[0]):
+        edits = [each[1:] for each in group]
+        # A change of which a setting changed before is not reverted anyway.
+        if all(_has(before, pk, values) for pk, values, _ in edits) and not all(
+            _has(after, pk, values) for pk, values, _ in edits
+        ):
+            for pk, values, replaced in edits:
+                place, present = quotas[pk]
+                back = {name: replaced[name] for name in _IN_MGPU if _is_set(name, values)}
+                quotas[pk] = (place, {**present, **back})
     return State(quotas, before.rules)
+
+
+def _has(state: State, pk: UUID, values: Mapping[str, Any]) -> bool:
+    """Return whether a quota has these settings."""
+    found = state.quotas.get(pk)
+    return found is not None and all(found[1][name] == value for name, value in values.items())
 
 
 def _is_set(name: str, names: Iterable[str]) -> bool:
@@ -191,16 +206,15 @@ def _borrows(values: Mapping[str, Any]) -> int:
 
 
 def moved_alone_mgpu(organization: Node, user_id: UUID, now: datetime) -> int:
-    """Return how much a person moved in the organization within the day until `now`.
+    """Return how much a person moved in the organization alone since a day before `now`.
 
-    Changes that a second person approved do not count.
+    Changes that were decided do not count.
     """
     rows = QuotaChange.objects.filter(
         quota__node__organization=organization,
         actor=user_id,
         at__gt=now - ALONE_FOR,
-        at__lte=now,
-        has_second_person=False,
+        is_decided=False,
     )
     writes: defaultdict[datetime, list[Any]] = defaultdict(list)
     names = ("at", "quota__node__path", "quota__pool", "before", "after")

@@ -126,7 +126,7 @@ class _Mode(Enum):
     """How the guard treats a write."""
 
     CHECK = "check"
-    #: A second person approved the write.
+    #: A second person approved the write, or it is made in an emergency.
     DECIDED = "decided"
     #: The write is part of one that an outer guard checks.
     PASS = "pass"  # noqa: S105
@@ -163,12 +163,12 @@ def _in_mode(mode: _Mode) -> Iterator[None]:
 
 
 def decided() -> AbstractContextManager[None]:
-    """Return a context in which guarded writes are made: a second person approved them."""
+    """Return a context of guarded writes that a second person approved, or of an emergency."""
     return _in_mode(_Mode.DECIDED)
 
 
 def was_decided() -> bool:
-    """Return whether the write that is made here was approved by a second person."""
+    """Return whether a second person approved the write that is made here, or an emergency."""
     return _mode.get() is _Mode.DECIDED
 
 
@@ -224,7 +224,8 @@ def guarded(
     def check() -> None:
         after = read_state(organization)
         difference = compare(before, after)
-        difference.moved_mgpu = compare(as_if_reverted(before, after), after).moved_mgpu
+        kept_mgpu = compare(as_if_reverted(before, after), after).moved_mgpu
+        difference.moved_mgpu = max(difference.moved_mgpu, kept_mgpu)
         effects = _effects_of(difference)
         if look_ahead is not None and (difference.quotas or difference.rules):
             pools = None if difference.rules else difference.pools

@@ -106,7 +106,7 @@ class Quota(models.Model):
 class QuotaChange(models.Model):
     """A change of a quota: actor, time, old and new settings, and reason. Append-only.
 
-    `has_second_person` says that a second person approved it.
+    `is_decided` says that a second person approved it, or that it was made in an emergency.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -116,7 +116,7 @@ class QuotaChange(models.Model):
     before = models.JSONField(null=True)
     after = models.JSONField()
     reason = models.CharField(max_length=500)
-    has_second_person = models.BooleanField(default=False)
+    is_decided = models.BooleanField(default=False)
 
     def __str__(self) -> str:
         return f"{self.quota} at {self.at:%Y-%m-%dT%H:%M:%SZ}"
@@ -146,11 +146,11 @@ class PlannedChange(models.Model):
     """Several edits of quotas that are drafted, previewed and applied together.
 
     A draft becomes scheduled (with `apply_at`) or applied when a user with the rights to all edits
-    decides so. `decided_by` is that user, whose rights apply to a scheduled change, and
-    `has_second_person` says that another one approved it, too. With `revert_after_s`, the edits are
-    reverted after that time. Then the status is reverted, or kept if these settings changed
-    meanwhile. `note` says why it failed or was kept. `node` is the lowest node above all edits:
-    users who see the tree there see the change.
+    decides so. `decided_by` is that user, whose rights apply to a scheduled change. `is_decided`
+    says that a second person approved it, or that it was made in an emergency. With
+    `revert_after_s`, the edits are reverted after that time. Then the status is reverted, or kept
+    if these settings changed meanwhile. `note` says why it failed or was kept. `node` is the lowest
+    node above all edits: users who see the tree there see the change.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -166,7 +166,7 @@ class PlannedChange(models.Model):
     revert_after_s = models.IntegerField(null=True)
     decided_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
     decided_at = models.DateTimeField(null=True)
-    has_second_person = models.BooleanField(default=False)
+    is_decided = models.BooleanField(default=False)
     applied_at = models.DateTimeField(null=True)
     revert_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)

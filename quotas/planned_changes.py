@@ -43,7 +43,7 @@ from quotas.administration import (
     settle_together,
 )
 from quotas.envelope import Family
-from quotas.guarding import Write, decided, guarded, was_decided
+from quotas.guarding import Guard, Write, decided, guarded, was_decided
 from quotas.locks import lock_quotas
 from quotas.models import PlannedChange, PlannedEdit, PlannedStatus, Quota
 from quotas.planned_reading import (
@@ -249,7 +249,7 @@ def apply_planned(planned_id: UUID, *, if_match: str, actor: Actor, now: datetim
             planned.node.organization, write, actor=actor, now=now, begins_at=planned.apply_at
         ) as guard:
             planned.decided_by, planned.decided_at = actor.user, now
-            planned.has_second_person = was_decided()
+            planned.is_decided = was_decided()
             if planned.apply_at is None:
                 _apply(planned, families, actor=actor, now=now)
             else:
@@ -297,11 +297,11 @@ def cancel_planned(planned_id: UUID, *, actor: Actor, now: datetime) -> PlannedC
             require_parents_right(actor, node, "keep a change that was approved for a time")
         note = f"{actor.user.login} decided to keep it."
         write = Write("quota_change.keep", {"planned": str(planned_id)}, planned.reason)
+        families = list(families_of(planned, is_locked=True))
         with guarded(planned.node.organization, write, actor=actor, now=now) as guard:
             # Who approved the change approved it for a time: keeping moves as much as its revert.
             # The guard sees no planned revert any more, which would hide that.
             _end(planned, PlannedStatus.KEPT, note, actor=actor, now=now)
-            families = list(families_of(planned, is_locked=True))
             guard.try_out(lambda: _make_back(planned, families, now=now))
     else:
         raise Conflict(
@@ -411,7 +411,7 @@ def _guarded_again(
     Other changes of the same person, and jobs that started, came since it was decided.
     """
     organization = planned.node.organization
-    if planned.has_second_person:
+    if planned.is_decided:
         return decided()
     write = Write("quota_change.apply", {"planned": str(planned.pk)}, planned.reason)
     return guarded(organization, write, actor=actor, now=now)
@@ -423,6 +423,14 @@ def _make_back(planned: PlannedChange, families: Sequence[Family], *, now: datet
     reason = f"Reverted as planned: {planned.reason}"[:REASON_LENGTH_MAX]
     for family in families:
         change_together(back, family, actor=None, reason=reason, now=now)
+
+
+def check_scheduled(
+    guard: Guard, planned: PlannedChange | None, *, actor: Actor, now: datetime
+) -> None:
+    """Check a change that is made later by its effect on the present quotas, if it is one."""
+    if planned is not None and planned.status == PlannedStatus.SCHEDULED:
+        guard.try_out(lambda: _make_edits(planned, actor=actor, now=now))
 
 
 def _make_edits(planned: PlannedChange, *, actor: Actor, now: datetime) -> None:

@@ -67,7 +67,7 @@ def store_quotas(
                 before=before.get(each.pk),
                 after=values_of(each),
                 reason=reasons[each.pk],
-                has_second_person=was_decided(),
+                is_decided=was_decided(),
             )
             for each in changed
         ]

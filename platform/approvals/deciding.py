@@ -50,6 +50,7 @@ from primitives.errors import (
 from quotas.administration import named_refusals
 from quotas.guarding import Write, guarded
 from quotas.models import PlannedChange
+from quotas.planned_changes import check_scheduled
 from tenants.access import Actor, actor_of
 from tenants.models import User
 
@@ -88,8 +89,12 @@ def approve(
         given = {str(node): mgpu for node, mgpu in sources.items()}
         arguments = {"request": str(request.pk), "sources": given, "note": note}
         write = Write("request.approve", arguments, request.reason)
-        with guarded(request.organization, write, actor=actor, now=now):
+        begins_at = made_at(request, now)
+        with guarded(
+            request.organization, write, actor=actor, now=now, begins_at=begins_at
+        ) as guard:
             planned = make_change(request, terms, actor=actor, now=now)
+            check_scheduled(guard, planned, actor=actor, now=now)
             _close(request, RequestStatus.APPROVED, note, planned, actor=actor, now=now)
             _use_offers(request, terms, planned, actor=actor, now=now)
     return request
@@ -229,8 +234,12 @@ def accept_offer(request_id: UUID, number: int, *, actor: Actor, now: datetime) 
             )
         arguments = {"request": str(request.pk), "number": number}
         write = Write("offer.accept", arguments, request.reason)
-        with guarded(request.organization, write, actor=maker, now=now):
+        begins_at = made_at(request, now)
+        with guarded(
+            request.organization, write, actor=maker, now=now, begins_at=begins_at
+        ) as guard:
             planned = make_change(request, terms, actor=maker, now=now)
+            check_scheduled(guard, planned, actor=maker, now=now)
             _close(request, RequestStatus.APPROVED, offer.note, planned, actor=maker, now=now)
             _use_offers(request, terms, planned, actor=maker, now=now)
     return request

@@ -242,7 +242,7 @@ def _is_riskier(present: Effects, seen: Mapping[str, Any]) -> bool:
     return (
         present.stopped_jobs > seen["stopped_jobs"]
         or present.moved_mgpu > seen["moved_mgpu"]
-        or {each["rule"] for each in present.rules} > {each["rule"] for each in seen["rules"]}
+        or not {each["rule"] for each in present.rules} <= {each["rule"] for each in seen["rules"]}
     )
 
 

@@ -63,7 +63,7 @@ def drop_old_announcements(now: datetime) -> int:
     """
     old = Announcement.objects.filter(end__lt=now - KEPT_FOR).order_by("end")
     ids = list(old.values_list("pk", flat=True)[:DROPPED_MAX])
-    _, counts = Announcement.objects.filter(pk__in=ids).delete()
+    _, counts = old.filter(pk__in=ids).delete()
     return counts.get(Announcement._meta.label, 0)
 
 

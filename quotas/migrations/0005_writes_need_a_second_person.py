@@ -75,4 +75,14 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.AddField(
+            model_name="quotachange",
+            name="is_decided",
+            field=models.BooleanField(default=False),
+        ),
+        migrations.AddField(
+            model_name="plannedchange",
+            name="is_decided",
+            field=models.BooleanField(default=False),
+        ),
     ]

@@ -137,6 +137,7 @@ export function DecideCard({ request, etag }: { request: ChangeRequestDetail; et
           request={request}
           offers={offers}
           horizonS={horizonS}
+          isBusy={preview.isPending}
           chosen={chosen}
           onChoose={choose}
         />

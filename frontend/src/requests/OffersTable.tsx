@@ -16,32 +16,41 @@ export function OffersTable({
   request,
   offers,
   horizonS,
+  isBusy,
   chosen,
   onChoose,
 }: {
   request: ChangeRequestDetail;
   offers: ComparedOffer[];
   horizonS: number;
+  isBusy: boolean;
   chosen: string | null;
   onChoose: (offer: ComparedOffer, looked: Looked | null) => void;
 }) {
+  const termsOf = ({ amountMgpu, gives }: ComparedOffer) => ({
+    amount: amountMgpu,
+    until: request.until,
+    sources: asSources(gives),
+    horizon_s: horizonS,
+  });
   const compare = useMutation({
     // One after the other: the portal computes one look-ahead at a time.
     mutationFn: async () => {
-      const found: Partial<Record<ComparedOffer["key"], Looked>> = {};
-      for (const { key, amountMgpu, gives } of offers) {
+      // By the terms, which change with the quotas: an old preview is never shown for new terms.
+      const found: Record<string, Looked> = {};
+      for (const body of offers.map(termsOf)) {
         const { data, etag } = await unwrapTagged(
           client.POST("/api/v1/requests/{request_id}/preview", {
             params: { path: { request_id: request.id } },
-            body: { amount: amountMgpu, until: request.until, sources: asSources(gives), horizon_s: horizonS },
+            body,
           }),
         );
-        found[key] = { preview: data, etag };
+        found[JSON.stringify(body)] = { preview: data, etag };
       }
       return found;
     },
   });
-  const rows = offers.map((offer) => ({ offer, looked: compare.data?.[offer.key] ?? null }));
+  const rows = offers.map((offer) => ({ offer, looked: compare.data?.[JSON.stringify(termsOf(offer))] ?? null }));
   const sums = ({ looked }: (typeof rows)[number]) =>
     looked === null || looked.preview.refusal !== "" ? null : previewSums(looked.preview);
   return (
@@ -52,6 +61,7 @@ export function OffersTable({
           size="xs"
           variant="default"
           loading={compare.isPending}
+          disabled={isBusy}
           onClick={() => compare.mutate()}
         >
           {compare.data === undefined ? "Compare" : "Compare again"}
@@ -74,6 +84,8 @@ export function OffersTable({
               <Radio
                 name={`offer-${request.id}`}
                 label={`+${formatGpus(offer.amountMgpu)} ${offer.words}`}
+                description={looked?.preview.refusal}
+                disabled={isBusy}
                 checked={chosen === offer.key}
                 onChange={() => onChoose(offer, looked)}
               />
@@ -95,7 +107,7 @@ export function OffersTable({
             only: "wide",
             cell: (row) => {
               const found = sums(row);
-              return found === null ? (row.looked?.preview.refusal ?? "–") : atRiskWords(found) || "none";
+              return found === null ? "–" : atRiskWords(found) || "none";
             },
           },
           {

@@ -442,7 +442,7 @@ def test_an_approved_change_hides_no_other_of_the_same_round(scene: Scene) -> No
     scene.rules(moved_mgpu_max=4_000, guards_rules=False)
     alone = scheduled(scene, scene.company.vision, 5_000, NOW + HOUR)
     approved = scheduled(scene, scene.company.nlp, 2_000, NOW + HOUR)
-    assert [alone.has_second_person, approved.has_second_person] == [False, True]
+    assert [alone.is_decided, approved.is_decided] == [False, True]
     carry_out_due(now=NOW + HOUR)
     assert scene.gpus(scene.company.vision, scene.company.nlp) == [5, 2]
     moved = moved_alone_mgpu(scene.company.organization, scene.alice.user.pk, NOW + HOUR)
@@ -478,6 +478,59 @@ def test_a_setting_that_is_kept_from_its_revert_moves_as_much_as_the_revert(scen
     answer = scene.lower(by_token(scene.alice.user), scene.company.vision, 3_999)
     assert answer.status_code == 202
     assert answer.json()["detail"].startswith("It moves 4.001 GPUs, so it waits")
+
+
+def test_the_way_back_before_its_revert_moves_what_it_moves(scene: Scene) -> None:
+    """Planted: only the distance from the revert's settings counts (0, and 200)."""
+    for_an_hour(scene)
+    scene.rules(moved_mgpu_max=1_000, guards_rules=False)
+    answer = scene.lower(by_token(scene.alice.user), scene.company.vision, 8_000)
+    assert answer.json()["detail"].startswith("It moves 4 GPUs, so it waits")
+
+
+def test_a_revert_that_is_lost_counts_once(scene: Scene) -> None:
+    """Planted: each later value of the setting counts as the revert (202)."""
+    for_an_hour(scene)
+    scene.rules(moved_mgpu_max=1_000, guards_rules=False)
+    alice, vision = by_token(scene.alice.user), scene.company.vision
+    assert scene.lower(alice, vision, 3_000).status_code == 202
+    assert approve(by_token(scene.anna.user), waiting()).status_code == 200
+    assert scene.lower(alice, vision, 2_999).status_code == 200
+
+
+def test_a_small_setting_does_not_keep_the_rest_of_its_change(scene: Scene) -> None:
+    """The change set the weight of nlp, too. Planted: only changed quotas count (200)."""
+    nlp, vision = scene.quota(scene.company.nlp), scene.quota(scene.company.vision)
+    edits = [(vision.pk, QuotaEdit(guaranteed_mgpu=4_000)), (nlp.pk, QuotaEdit(weight=5))]
+    given: dict[str, Any] = {"apply_at": None, "revert_after_s": 3_600}
+    planned = draft_change(edits, reason="plan", actor=scene.alice, now=NOW, **given)
+    with decided():
+        tag = etag_of_planned(planned)
+        apply_planned(planned.pk, if_match=tag, actor=scene.alice, now=NOW)
+    scene.rules(moved_mgpu_max=1_000, guards_rules=False)
+    nlp.refresh_from_db()
+    body = {"weight": 6, "reason": "heavier"}
+    alice = by_token(scene.alice.user)
+    answer = alice.patch(f"quotas/{nlp.pk}", body, If_Match=f'"v{nlp.version}"')
+    assert answer.status_code == 202
+    assert answer.json()["detail"].startswith("It moves 4 GPUs, so it waits")
+
+
+def test_a_request_that_begins_later_needs_the_second_person_at_its_approval(scene: Scene) -> None:
+    """Then it is made when it begins. Planted: the approval is not checked (200, then failed)."""
+    bob = an_actor(scene.company.nlp, Role.RESEARCHER, "bob")
+    request = asked(bob, begin=NOW + HOUR, until=NOW + 2 * HOUR)
+    sources = [{"node": "ai-company/research/vision", "amount_mgpu": 4_000}]
+    path = f"requests/{request.pk}/approve"
+    body = {"sources": sources}
+    answer = by_token(scene.alice.user).post(path, body, If_Match=state_tag(request))
+    assert answer.status_code == 202, answer.json()
+    assert not PlannedChange.objects.exists()
+    assert approve(by_token(scene.anna.user), waiting()).status_code == 200
+    planned = PlannedChange.objects.get()
+    assert (planned.status, planned.is_decided) == ("scheduled", True)
+    carry_out_due(now=NOW + HOUR)
+    assert scene.gpus(scene.company.nlp, scene.company.vision) == [12, 4]
 
 
 def test_one_person_cannot_fill_the_list_of_an_organization(scene: Scene) -> None:
@@ -715,7 +768,7 @@ def test_a_write_is_rejected_withdrawn_or_expires(scene: Scene) -> None:
     assert scene.gpus(scene.company.vision) == [8]
 
 
-def test_a_platform_administrator_goes_on_alone_with_a_reason(scene: Scene) -> None:
+def test_a_platform_administrator_overrides_it_with_a_reason(scene: Scene) -> None:
     """Audited, and the others are told. Planted: without the rule; by another person."""
     root = an_actor(None, Role.PLATFORM_ADMIN, "root")
     caller, alice = by_token(root.user), by_token(scene.alice.user)

@@ -174,7 +174,7 @@ def test_an_open_offer_is_answered(server: Server) -> None:
     assert sent(server) == {"text": "hello"}
 
 
-def test_a_change_that_waits_for_a_second_person_is_shown_and_made_alone(server: Server) -> None:
+def test_a_change_that_waits_for_a_second_person_is_shown_and_overridden(server: Server) -> None:
     """With its effects; other organizations have no names. Planted: the write is not printed."""
     values = {"borrow_limit_mgpu": None, "weight": 100}
     write = {
