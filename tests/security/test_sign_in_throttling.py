@@ -158,7 +158,7 @@ def test_signing_in_names_the_browser_for_half_a_year(alice: User) -> None:
     assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (
         True,
         "Strict",
-        "/api/v1/session",
+        "/api/v1/",
     )
     assert cookie["max-age"] == 180 * 24 * 3600
     first = device_of(alice, {cookie_name(alice): cookie.value}, now=NOW)
