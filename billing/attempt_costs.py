@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from billing.models import MeteredAttempt
-from billing.spending import BEFORE_ALL, SPANS_MAX, Span
+from billing.spending import SPANS_MAX, Span, whole_time
 from billing.usage_sql import ACCOUNTS, POOLS_MAX, rated, rows_of
 
 
@@ -54,17 +54,10 @@ def costs_by_attempt(job: UUID, until: datetime) -> dict[UUID, AttemptCost]:
     where = set(MeteredAttempt.objects.filter(job_id=job).values_list("team_id", "pool_id"))
     if not where:
         return {}
-    teams = sorted({team for team, _ in where})
     found = rows_of(
         _COSTS_OF_JOB,
         {
-            "teams": teams,
-            "pools": sorted({pool for _, pool in where}),
-            "since_at": BEFORE_ALL,
-            "until_at": until,
-            "place_numbers": list(range(1, len(teams) + 1)),
-            "place_since": [BEFORE_ALL] * len(teams),
-            "place_until": [until] * len(teams),
+            **whole_time(where, until),
             "job": job,
             "priced_at": None,
         },

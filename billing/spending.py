@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from billing.models import MeteredAttempt
@@ -70,6 +70,20 @@ def spent_in(
     ]
 
 
+def whole_time(where: Collection[tuple[UUID, UUID]], until: datetime) -> dict[str, Any]:
+    """Return the parameters of rated use of these teams and pools, from the begin up to `until`."""
+    teams = sorted({team for team, _ in where})
+    return {
+        "teams": teams,
+        "pools": sorted({pool for _, pool in where}),
+        "since_at": BEFORE_ALL,
+        "until_at": until,
+        "place_numbers": list(range(1, len(teams) + 1)),
+        "place_since": [BEFORE_ALL] * len(teams),
+        "place_until": [until] * len(teams),
+    }
+
+
 def cost_of_jobs(jobs: Collection[UUID], until: datetime) -> dict[UUID, int]:
     """Return the cost of these jobs up to `until`, in nano-currency; absent: nothing metered.
 
@@ -79,17 +93,10 @@ def cost_of_jobs(jobs: Collection[UUID], until: datetime) -> dict[UUID, int]:
     where = set(metered.values_list("team_id", "pool_id"))
     if not where:
         return {}
-    teams = sorted({team for team, _ in where})
     found = rows_of(
         _SPENT_BY_JOB,
         {
-            "teams": teams,
-            "pools": sorted({pool for _, pool in where}),
-            "since_at": BEFORE_ALL,
-            "until_at": until,
-            "place_numbers": list(range(1, len(teams) + 1)),
-            "place_since": [BEFORE_ALL] * len(teams),
-            "place_until": [until] * len(teams),
+            **whole_time(where, until),
             "jobs": list(jobs),
             "priced_at": None,
         },
