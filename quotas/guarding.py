@@ -123,7 +123,7 @@ class SecondPersonNeeded(Deferred):
 
 
 class _Mode(Enum):
-    """How the guard treats a write."""
+    """The treatment of a write by the guard."""
 
     CHECK = "check"
     #: A second person approved the write, or it is made in an emergency.

@@ -101,7 +101,7 @@ def test_an_approved_request_applies_and_reverts_by_itself(
 def test_an_approved_request_that_begins_later_is_a_planned_change(
     company: Company, bob: Actor, dora: Actor
 ) -> None:
-    """It is applied at its begin and reverted at its end. It expires at its begin.
+    """The change is applied at its begin and reverted at its end. The request expires at its begin.
 
     Against: it is applied at the approval; its length counts from the approval on.
     """

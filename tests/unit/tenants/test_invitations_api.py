@@ -107,7 +107,7 @@ def test_the_link_ends_with_its_time_and_is_renewed(cast: Cast) -> None:
 
 
 def test_a_withdrawn_invitation_does_nothing(cast: Cast) -> None:
-    """It leaves the list. Against: the link still works."""
+    """The invitation leaves the list. Against: the link still works."""
     made = invites(cast)
     address = f"tree/{cast.nlp.pk}/invitations"
     assert len(by_token(cast.alice).get(address).json()["items"]) == 1

@@ -170,7 +170,7 @@ def test_the_required_factor_is_not_removed(cast: Cast) -> None:
 
 
 def test_a_session_whose_factor_was_removed_must_add_one_again(cast: Cast) -> None:
-    """It proved a factor once. Planted: the way of its sign-in is enough (200)."""
+    """The session proved a factor once. Planted: the way of its sign-in is enough (200)."""
     app = an_app(cast.bob, at=NOW)
     browser, _ = first_step(cast.bob)
     csrf = second_step(browser, code_at(NOW)).json()["csrf_token"]
