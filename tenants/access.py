@@ -21,6 +21,7 @@ from tenants.models import (
     User,
 )
 from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
+from webapi.row_access import limit_to
 from webapi.statements import columns, prepared_cursor, taken
 
 Row = TypeVar("Row", bound=Model)
@@ -90,6 +91,30 @@ class Actor:
     def holds(self, permission: Permission, path: str) -> bool:
         """Return whether the actor has `permission` on the node at `path` (with its slash)."""
         return path.startswith(self.prefixes(permission))
+
+    def limit_rows(self) -> None:
+        """Limit what the request reads and writes from here on to the actor's organizations.
+
+        A role on the whole platform gives all rows.
+        """
+        if any(path == PLATFORM for _, path in self.grants):
+            return
+        own = self.organization_path
+        foreign = {
+            path.partition("/")[0]
+            for _, path in self.grants
+            if own is None or not path.startswith(own)
+        }
+        limit_to(
+            [
+                *([] if own is None else [self.user.organization_id]),
+                *(
+                    Node.objects.filter(parent=None, slug__in=foreign).values_list("pk", flat=True)
+                    if foreign
+                    else ()
+                ),
+            ]
+        )
 
     @property
     def is_platform_admin(self) -> bool:

@@ -29,6 +29,7 @@ class JobTokenAuthentication(BaseAuthentication):
         actor = actor_by_job_token(token.strip())
         if actor is None:
             raise Unauthenticated("This is not the token of a running job.")
+        actor.limit_rows()
         return actor.user, actor
 
     def authenticate_header(self, request: Request) -> str:

@@ -41,6 +41,7 @@ from maintenance.windows import maintenance_ahead
 from outbox.quarantine import is_quarantined
 from quotas.installation import arbiter_policy
 from quotas.queries import QuotaSnapshot, quota_snapshot
+from webapi.row_access import all_rows
 
 
 class Reading(NamedTuple):
@@ -90,12 +91,13 @@ def read_queue(now: datetime) -> Reading:
 
 @contextmanager
 def one_instant() -> Iterator[None]:
-    """Make all reads inside see one instant, in a read-only transaction.
+    """Make all reads inside see one instant, in a read-only transaction, of all organizations.
 
-    In a transaction of the caller it changes nothing.
+    In a transaction of the caller that has an instant of its own, they see that one. The scheduler
+    decides about all organizations at once, so its input is never limited to the reader's.
     """
     is_outermost = not connection.in_atomic_block
-    with transaction.atomic():
+    with all_rows(), transaction.atomic():
         if is_outermost:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

@@ -26,6 +26,7 @@ from psycopg import sql
 
 from embedded.errors import LauncherError
 from embedded.ports import HOST
+from webapi.row_access import TENANT_ROLE
 
 SUPERUSER = "postgres"
 OWNER = "tidegate_owner"
@@ -308,7 +309,8 @@ def provision(
     """Create roles, database, extensions and default privileges. A second call changes nothing.
 
     `tidegate_owner` owns the database and the tables that migrations create. `tidegate_app` owns
-    nothing: it may only read and write rows. Neither is a superuser. With `for_tests`, the owner
+    nothing: it may only read and write rows. Neither is a superuser. `tidegate_tenant` is the role
+    that `tidegate_app` takes for requests of one organization. With `for_tests`, the owner
     may also create databases, and may switch off triggers to empty tables between tests.
     """
     passwords = {OWNER: owner_password, APP: app_password}
@@ -326,6 +328,16 @@ def provision(
                     password=sql.Literal(password),
                 )
             )
+        known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [TENANT_ROLE])
+        if not known.fetchone():
+            connection.execute(
+                sql.SQL("CREATE ROLE {} NOLOGIN NOBYPASSRLS").format(sql.Identifier(TENANT_ROLE))
+            )
+        connection.execute(
+            sql.SQL("GRANT {} TO {} WITH INHERIT FALSE, SET TRUE").format(
+                sql.Identifier(TENANT_ROLE), sql.Identifier(APP)
+            )
+        )
         if for_tests:
             connection.execute(
                 sql.SQL("GRANT SET ON PARAMETER session_replication_role TO {}").format(

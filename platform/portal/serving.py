@@ -17,6 +17,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
@@ -174,7 +175,11 @@ class ThreadedHandler(BaseHandler):
         return BODY_BYTES_MAX
 
     async def _in_thread(self, function: Callable[..., Any], *given: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *given)
+        # A copy of the loop's context, so that a thread keeps nothing of an earlier request.
+        run = copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, run, function, *given
+        )
 
     def _answer(
         self, scope: Mapping[str, Any], body: IO[bytes]

@@ -1,4 +1,4 @@
-"""Gives every request an id that its log lines, errors and audit events share."""
+"""Gives every request an id, and ends its limits of rows with it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from contextvars import ContextVar
 
 from django.http import HttpRequest, HttpResponse
 from uuid_utils.compat import uuid7
+
+from webapi.row_access import all_rows
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _current: ContextVar[str] = ContextVar("request_id", default="")
@@ -34,3 +36,17 @@ class RequestIdMiddleware:
             _current.reset(token)
         response["X-Request-ID"] = request_id
         return response
+
+
+class RowAccessMiddleware:
+    """Begins each request with all rows, since its sender is not known yet.
+
+    Authentication then limits it to the sender's organizations, until the end of the request.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        with all_rows():
+            return self.get_response(request)

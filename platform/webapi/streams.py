@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 from django.http import StreamingHttpResponse
 
+from webapi.row_access import keeping_rows
+
 #: Bytes of one part.
 PART_BYTES = 1 << 18
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.ASCII)
@@ -35,7 +37,7 @@ class PartwiseResponse(StreamingHttpResponse):
     ) -> None:
         known = {} if size is None else {"Content-Length": str(size)}
         super().__init__(
-            parts,
+            keeping_rows(parts),
             content_type=content_type,
             status=status,
             headers={

@@ -35,6 +35,7 @@ class TokenAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer":
             return None
         actor = actor_by_token(secret.strip(), now=SystemClock().now())
+        actor.limit_rows()
         return actor.user, actor
 
     def authenticate_header(self, request: Request) -> str:
@@ -62,7 +63,9 @@ class BrowserSessionAuthentication(BaseAuthentication):
         if not getattr(view, "serves_before_enrolment", False):
             refuse_missing_factor(user, session)
         session.note_use(address=request.META.get("REMOTE_ADDR", ""), now=SystemClock().now())
-        return user, actor_of(user)
+        actor = actor_of(user)
+        actor.limit_rows()
+        return user, actor
 
 
 def _no_response(request: HttpRequest) -> HttpResponse:

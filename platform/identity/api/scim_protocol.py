@@ -25,6 +25,7 @@ from webapi.parsers import StrictJsonParser
 from webapi.problems import render_problem
 from webapi.renderers import FastJsonRenderer
 from webapi.request_limits import RequestLimit
+from webapi.row_access import limit_to
 
 MEDIA_TYPE = "application/scim+json"
 PATH = "/scim/v2"
@@ -44,6 +45,7 @@ class ScimTokenAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer":
             return None
         token = scim_token_by_secret(secret.strip(), now=SystemClock().now())
+        limit_to([token.organization_id])
         return token, token
 
     def authenticate_header(self, request: Request) -> str:

@@ -1,4 +1,9 @@
-"""Django's PostgreSQL backend with `Pool` instead of psycopg's own pool."""
+"""Django's PostgreSQL backend with `Pool`, and with row-level security as `webapi.row_access` says.
+
+A statement for some organizations runs in the role `TENANT_ROLE`, whose policies
+(`portal.row_policies`) show the rows of these organizations only. All other statements run in the
+role of the log-in.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,15 @@ from typing import Any
 import psycopg
 from django.db.backends.base.base import NO_DB_ALIAS
 from django.db.backends.postgresql import base
+from psycopg.pq import TransactionStatus
 
 from portal.database.pool import Connection, Pool
+from webapi.row_access import TENANT_ROLE, Rows, rows_now
 
 _creating = Lock()
+#: Stands for what a server was told last, where a rollback may have taken it back.
+_UNKNOWN = object()
+_LIMIT = "SELECT set_config('role', %s, false), set_config('tidegate.organizations', %s, false)"
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -40,6 +50,49 @@ class DatabaseWrapper(base.DatabaseWrapper):
             found = self._connection_pools.pop(self.alias, None)
         if found is not None:
             found.close()
+
+    def _cursor(self, name: str | None = None) -> Any:
+        """Return a cursor whose statements see the rows of this moment."""
+        made = super()._cursor(name)
+        self._limit(rows_now())
+        return made
+
+    def _limit(self, rows: Rows) -> None:
+        """Tell the server about `rows`, unless it knows. A broken transaction runs nothing more."""
+        server: Any = self.connection
+        if getattr(server, "rows", None) == rows:
+            return
+        if server.info.transaction_status == TransactionStatus.INERROR:
+            return
+        role = "none" if rows is None else TENANT_ROLE
+        ids = "" if rows is None else "{" + ",".join(sorted(map(str, rows))) + "}"
+        with self.wrap_database_errors:
+            server.execute(_LIMIT, [role, ids])
+        server.rows = rows
+
+    def _set_autocommit(self, autocommit: bool) -> None:
+        """Tell the server about the rows before a transaction, whose first statement may be SET."""
+        if not autocommit:
+            self._limit(rows_now())
+        super()._set_autocommit(autocommit)
+
+    def _close(self) -> None:
+        if self.connection.info.transaction_status != TransactionStatus.IDLE:
+            self._forget_rows()
+        super()._close()
+
+    def _rollback(self) -> None:
+        super()._rollback()
+        self._forget_rows()
+
+    def _savepoint_rollback(self, sid: str) -> None:
+        super()._savepoint_rollback(sid)
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
+        """Note that a rollback may have taken back what the server was told."""
+        if self.connection is not None:
+            self.connection.rows = _UNKNOWN
 
     def _connected(self, parameters: dict[str, Any]) -> Connection:
         made = psycopg.connect(**parameters)

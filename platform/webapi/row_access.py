@@ -1,0 +1,74 @@
+"""The rows that this process reads and writes now: all, or those of some organizations.
+
+A request is limited to its sender's organizations as soon as the sender is known. The database
+connection (`portal.database`) tells PostgreSQL before the next statement, and row-level security
+hides all other rows, whatever the statement says. It is a second wall behind
+`tenants.access.visible`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+from uuid import UUID
+
+Part = TypeVar("Part")
+
+#: The role of statements that see the rows of some organizations only. Nobody logs in as it, and
+#: the role of the application may take it.
+TENANT_ROLE = "tidegate_tenant"
+
+#: Ids of organizations; None is all rows.
+Rows = frozenset[UUID] | None
+
+_rows: ContextVar[Rows] = ContextVar("row_access", default=None)
+
+
+def rows_now() -> Rows:
+    """Return the organizations whose rows are visible now; None when all rows are."""
+    return _rows.get()
+
+
+def limit_to(organizations: Iterable[UUID]) -> None:
+    """Limit what follows in the innermost context of this module to these organizations."""
+    _rows.set(frozenset(organizations))
+
+
+@contextmanager
+def rows_of(rows: Rows) -> Iterator[None]:
+    """Read and write the rows of these organizations inside of the context; None is all rows."""
+    before = _rows.get()
+    _rows.set(rows)
+    try:
+        yield
+    finally:
+        # Not by a token: a generator may end in another context than the one that it began in.
+        _rows.set(before)
+
+
+@contextmanager
+def all_rows() -> Iterator[None]:
+    """Read and write the rows of all organizations inside of the context.
+
+    Use it where an answer depends on every organization, such as what starts next on a shared
+    cluster, and where the caller then shows no more than the reader may see.
+    """
+    with rows_of(None):
+        yield
+
+
+def keeping_rows(parts: Iterator[Part]) -> Iterator[Part]:
+    """Yield `parts`, each of them read with the rows of this moment."""
+    return _kept(parts.__next__, rows_now())
+
+
+def _kept(take: Callable[[], Part], rows: Rows) -> Iterator[Part]:
+    while True:
+        with rows_of(rows):
+            try:
+                part = take()
+            except StopIteration:
+                return
+        yield part
