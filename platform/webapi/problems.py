@@ -10,8 +10,16 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, RequestDataTooBig
-from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, OperationalError
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+)
 from django.http import Http404, HttpRequest, JsonResponse
+from psycopg.errors import InsufficientPrivilege
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -149,6 +157,17 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
                 code="not_found",
                 title="Not found",
                 detail="It was deleted meanwhile.",
+            ),
+            headers,
+        )
+    if isinstance(error, ProgrammingError) and isinstance(error.__cause__, InsufficientPrivilege):
+        log.error("row-level security refused what our own check let through", exc_info=error)
+        return (
+            problem(
+                403,
+                code="forbidden",
+                title="You lack the right to do this",
+                detail="It belongs to another organization.",
             ),
             headers,
         )

@@ -7,6 +7,7 @@ who is known. So nobody adds an endpoint without saying who may use it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,9 @@ from audit.models import AuditEvent
 from builders.api_callers import a_token, with_secret
 from builders.api_world import ACTORS, METHODS, World, a_world, api_routes, methods_of, path_of
 from builders.job_builders import a_body
+from builders.row_security import Keys, digest_of_rows, keys_hidden_from, switch_filters_off
 from portal.openapi import openapi_document
+from tenants.access import Actor
 
 pytestmark = pytest.mark.django_db
 
@@ -1038,3 +1041,49 @@ def test_the_document_of_the_api_names_the_operations_that_need_no_credentials()
     assert found == {"installation", *OPEN_TO_NOBODY}
     # GET and DELETE of a session need one.
     assert document["paths"]["/api/v1/session"]["get"]["security"] != []
+
+
+def test_rows_of_others_stay_hidden_when_no_filter_of_the_portal_works(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second wall: the administrator of the rival organization asks for everything.
+
+    Without the limit of rows the same requests do leak, so the filters are off indeed. Planted: a
+    request that is not limited, a policy for reading and one for writing that are always true.
+    """
+    hidden = keys_hidden_from(world.cast.charlie.organization_id)
+    with monkeypatch.context() as patch:
+        switch_filters_off(patch)
+        assert leaks(world, hidden) == []
+        patch.setattr(Actor, "limit_rows", lambda self: None)
+        leaking = {route.partition("/")[0] for _, route in leaks(world, hidden)}
+    assert leaking >= {
+        *("jobs", "quotas", "users", "tokens", "teams", "budgets", "requests", "exports"),
+        *("statements", "adjustments", "credits", "webhooks", "notices", "rate-cards"),
+    }
+
+
+def leaks(world: World, hidden: Keys) -> list[tuple[str, str]]:
+    """The routes that tell charlie the key of a hidden row, or let charlie change such a row."""
+    found = []
+    before = digest_of_rows(hidden)
+    keys = set().union(*hidden.values())
+    # Code without its checks may break on what it does not find.
+    world.callers["charlie"].client.raise_request_exception = False
+    for (method, route), case in TABLE.items():
+        path = path_of(route, world)
+        with transaction.atomic():
+            body = case.body(world)
+            answer = world.callers["charlie"].send(method, path + case.query, body, **case.headers)
+            content = b"".join(answer) if answer.streaming else answer.content
+            changed = digest_of_rows(hidden) != before
+            transaction.set_rollback(True)
+        asked = set(path.split("/")) | set(_UUID.findall(str(body)))
+        told = set(_UUID.findall(content.decode(errors="replace")))
+        shown = asked if method == "GET" and answer.status_code == 200 else set()
+        if changed or (told - asked | shown) & keys:
+            found.append((method, route))
+    return found
+
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
