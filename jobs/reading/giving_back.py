@@ -36,8 +36,11 @@ def beneficiary_of(attempt: AttemptRow, actor: Actor) -> dict[str, Any] | None:
     """
     user_id, path = attempt.reclaim__job__user_id, attempt.reclaim__job__team__path
     per_node, nodes = attempt.reclaim__job__mgpu_per_node, attempt.reclaim__job__node_count
-    if user_id is None or path is None or per_node is None or nodes is None:
+    if attempt.reclaim__job_id is None:
         return None
+    if user_id is None or path is None or per_node is None or nodes is None:
+        # Row-level security hides jobs of other organizations.
+        return {"job": None, "name": None, "team": None, "mgpu": None}
     is_seen = may_see(actor, user_id=user_id, team_path=path)
     is_team_seen = is_seen or actor.holds(Permission.VIEW_TREE, path)
     return {

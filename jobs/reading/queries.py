@@ -60,6 +60,7 @@ from tenants.access import Actor
 from tenants.models import Node
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
+from webapi.row_access import all_rows
 from webapi.statements import array_text, prepared_cursor
 
 #: Maximum number of victims in one explanation.
@@ -832,11 +833,12 @@ def _waits_for_victims(row: JobRow) -> bool:
     return row.explanation is not None and row.explanation["code"] == Code.WAITING_FOR_RECLAIM
 
 
+@all_rows()
 def _victims(job_ids: Sequence[UUID]) -> Mapping[UUID, Sequence[VictimRow]]:
     """Return attempts that still hold GPUs which open claims of these jobs wait for.
 
     These are the attempts stopped for the job. Without such attempts, they are those on its nodes
-    whose own reclaim is closed.
+    whose own reclaim is closed. Some may be of other organizations (`giving_back.shown_victim`).
     """
     if not job_ids:
         return {}

@@ -21,6 +21,7 @@ from history.integrals import NO_PARENT, Change, Level
 from quotas.guarantees import guarantee_spans_sql
 from tenants.models import Node, NodeKind
 from tenants.places import Place, places_of
+from webapi.row_access import all_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,12 @@ class TreeOverTime:
                 yield number, max(since_s, start_s), min(until_s, end_s)
 
 
+@all_rows()
 def tree_between(organization: Node, start: datetime, end: datetime) -> TreeOverTime:
-    """Return the tree of an organization during `[start, end)`. Four queries at most."""
+    """Return the tree of an organization during `[start, end)`. Four queries at most.
+
+    The other organizations are in it, without their nodes: they borrow and lend, too.
+    """
     own = Node.objects.filter(organization=organization).values_list("pk", flat=True)
     others = Node.objects.filter(kind=NodeKind.ORGANIZATION).exclude(pk=organization.pk)
     found = [

@@ -13,6 +13,7 @@ from history.scope import PLACES, Scope, scope_of
 from history.use import OUTSIDE_NAME
 from jobs.models import StopReason
 from tenants.access import Actor
+from webapi.row_access import all_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ def preemptions_of(
 ) -> PreemptionHistory:
     """Return the preemptions whose notice was given in the period. Raises as `scope_of`."""
     scope = scope_of(path, pool, actor=actor, asked=asked, now=now)
-    found = rows_of(_PREEMPTED, {**scope.parameters(), "preempted": StopReason.PREEMPTED.value})
+    # The other side may be of another organization, which is then named "outside".
+    with all_rows():
+        found = rows_of(_PREEMPTED, {**scope.parameters(), "preempted": StopReason.PREEMPTED.value})
     below = set(scope.parameters()["below"])
 
     def name_of(place: int | None) -> str:

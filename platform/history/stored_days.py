@@ -39,6 +39,7 @@ from history.levels import TreeOverTime, changes_between, tree_between
 from history.models import ChangedHistory, StoredDay, StoredNode
 from history.steps import Step, edges_of
 from tenants.models import Node
+from webapi.row_access import all_rows
 
 #: The most pairs of who borrowed from whom on a stored day. A day with more is not stored.
 PAIRS_MAX = 100_000
@@ -55,12 +56,14 @@ def focus_of(tree: TreeOverTime, node: int) -> set[int]:
     return focus
 
 
+@all_rows()
 def integrals_between(
     tree: TreeOverTime, pool: Pool, edges: Sequence[datetime], node: int
 ) -> Integrals:
     """Return the integrals of a node and its children between the edges.
 
-    Days whose hours are among the steps are read where they are stored. The rest is integrated.
+    Use and quotas of all organizations count, as in the scheduler. Days whose hours are among the
+    steps are read where they are stored. The rest is integrated.
     """
     numbers = {edge: number for number, edge in enumerate(edges)}
     focus = focus_of(tree, node)

@@ -11,6 +11,9 @@ from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import OperationalError
 
+from portal.row_policies import missing_policies
+from webapi.row_access import TENANT_ROLE
+
 CLOCK_SKEW_MAX_S = 2.0
 DATABASE_WAIT_S = 30
 
@@ -20,9 +23,9 @@ class UnsafeStart(SystemExit):
 
 
 def refuse_unsafe_start() -> None:
-    """Check role, migrations and clock of the database. Raises UnsafeStart with the reason.
+    """Check roles, migrations, policies and clock of the database.
 
-    Waits at most 30 s for a database that does not answer yet.
+    Raises UnsafeStart with the reason. Waits at most 30 s for a database that does not answer yet.
     """
     connection = connections["default"]
     deadline = time.monotonic() + DATABASE_WAIT_S
@@ -36,11 +39,14 @@ def refuse_unsafe_start() -> None:
                                    ON n.oid = c.relnamespace
                                    WHERE n.nspname = 'public' AND c.relkind = 'r'
                                      AND pg_has_role(c.relowner, 'USAGE')),
+                           (SELECT pg_has_role(t.oid, 'SET') AND NOT pg_has_role(t.oid, 'USAGE')
+                            FROM pg_roles t WHERE t.rolname = %s),
                            extract(epoch FROM clock_timestamp())
                     FROM pg_roles WHERE rolname = current_user
-                    """
+                    """,
+                    [TENANT_ROLE],
                 )
-                user, is_strong, owns_tables, their_time = cursor.fetchone()
+                user, is_strong, owns_tables, takes_tenant, their_time = cursor.fetchone()
             break
         except (OperationalError, psycopg.OperationalError) as error:
             if time.monotonic() > deadline:
@@ -54,12 +60,25 @@ def refuse_unsafe_start() -> None:
             "tables. Tidegate serves only as a role that is none of these: put one that has "
             "just SELECT, INSERT, UPDATE and DELETE into TIDEGATE_DATABASE_URL."
         )
+    if not takes_tenant:
+        raise UnsafeStart(
+            f"The database role {user!r} must be able to take the role {TENANT_ROLE}, and must not "
+            f"inherit from it. Run as a superuser: GRANT {TENANT_ROLE} TO {user} WITH INHERIT "
+            "FALSE, SET TRUE; if that role does not exist, CREATE ROLE "
+            f"{TENANT_ROLE} NOLOGIN; and then migrate."
+        )
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
         raise UnsafeStart(
             f"{len(missing)} migrations are missing, the first is {missing[0][0]}. Run "
             "`TIDEGATE_RUN_AS=owner python manage.py migrate`."
+        )
+    unlimited = missing_policies("default")
+    if unlimited:
+        raise UnsafeStart(
+            f"{len(unlimited)} tables lack the row-level security of this version, the first is "
+            f"{unlimited[0]}. Run `TIDEGATE_RUN_AS=owner python manage.py migrate`."
         )
     skew_s = abs(time.time() - float(their_time))
     if skew_s > CLOCK_SKEW_MAX_S:

@@ -37,7 +37,7 @@ def limit_to(organizations: Iterable[UUID]) -> None:
 
 
 @contextmanager
-def rows_of(rows: Rows) -> Iterator[None]:
+def limited_rows(rows: Rows) -> Iterator[None]:
     """Read and write the rows of these organizations inside of the context; None is all rows."""
     before = _rows.get()
     _rows.set(rows)
@@ -55,7 +55,7 @@ def all_rows() -> Iterator[None]:
     Use it where an answer depends on every organization, such as what starts next on a shared
     cluster, and where the caller then shows no more than the reader may see.
     """
-    with rows_of(None):
+    with limited_rows(None):
         yield
 
 
@@ -66,7 +66,7 @@ def keeping_rows(parts: Iterator[Part]) -> Iterator[Part]:
 
 def _kept(take: Callable[[], Part], rows: Rows) -> Iterator[Part]:
     while True:
-        with rows_of(rows):
+        with limited_rows(rows):
             try:
                 part = take()
             except StopIteration:

@@ -12,7 +12,7 @@ from django.db import connection
 from portal.row_policies import policies
 from tenants.access import Actor
 from tenants.models import Node
-from webapi.row_access import rows_of
+from webapi.row_access import limited_rows
 
 Keys = dict[str, set[str]]
 
@@ -30,7 +30,7 @@ def limited_tables() -> dict[str, str]:
 
 def keys_seen(organizations: frozenset[UUID] | None) -> Keys:
     """The primary keys of the rows of each limited table that these organizations see."""
-    with rows_of(organizations), connection.cursor() as cursor:
+    with limited_rows(organizations), connection.cursor() as cursor:
         found: Keys = {}
         for table, key in limited_tables().items():
             cursor.execute(f'SELECT {key} FROM "{table}"')
