@@ -21,6 +21,7 @@ from primitives.errors import Conflict, Forbidden, NotFound
 from tenants.access import PLATFORM, Actor
 from tenants.roles import Permission
 from webapi.middleware import current_request_id
+from webapi.row_access import all_rows
 
 REASON_LENGTH_MAX = 500
 
@@ -59,7 +60,9 @@ def acknowledge_day(
     row = Reconciliation.objects.select_for_update().filter(pk=reconciliation_id).first()
     if row is None:
         raise NotFound("It does not exist, or you may not see it.")
-    accounts = list(row.accounts.select_related("team"))
+    # Red accounts of other organizations count, too.
+    with all_rows():
+        accounts = list(row.accounts.select_related("team"))
     red = [item for item in accounts if not item.is_green]
     if row.status != ReconciliationStatus.RED or not red:
         raise Conflict(

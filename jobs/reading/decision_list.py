@@ -70,8 +70,9 @@ def decision_line(line: Decision, *, actor: Actor) -> dict[str, Any]:
         "device": line.pool.device,
         "mgpu": line.mgpu,
         "guaranteed_mgpu": line.guaranteed_mgpu,
+        # One of another organization is hidden by row-level security, and named by nothing.
         "beneficiary": None
-        if line.beneficiary is None
+        if line.beneficiary_id is None
         else named_job(line.beneficiary, actor=actor),
         "right": line.right,
         "unsaved_s": line.unsaved_s,

@@ -335,6 +335,7 @@ def _waits_for_free_gpus(row: JobRow) -> bool:
     )
 
 
+@all_rows()
 def _guarantees(row: JobRow) -> list[tuple[str, int]]:
     """Return the guarantees by which the job could reclaim GPUs, with their paths.
 

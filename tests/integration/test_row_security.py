@@ -31,7 +31,7 @@ def test_every_row_is_of_one_organization_or_of_none() -> None:
     """Planted: the policy of jobs is always true."""
     company, rival = a_company("ai-company"), a_company("rival")
     for one in (company, rival):
-        a_job(one, a_user(f"user-{one.organization.slug}", one.organization))
+        a_job(one, a_user(one.organization))
     both = keys_seen(None)
     first = keys_seen(frozenset({company.organization.pk}))
     second = keys_seen(frozenset({rival.organization.pk}))
@@ -47,7 +47,7 @@ def test_every_row_is_of_one_organization_or_of_none() -> None:
 def test_nothing_is_visible_to_a_tenant_without_organizations() -> None:
     """Planted: an empty setting shows everything. After a transaction the setting is empty."""
     company = a_company("ai-company")
-    a_job(company, a_user("ana", company.organization))
+    a_job(company, a_user(company.organization, "ana"))
     seen = keys_seen(frozenset())
     assert {table: keys for table, keys in seen.items() if keys} == {}
     with limited_rows(frozenset()), connection.cursor() as cursor:
@@ -59,17 +59,17 @@ def test_nothing_is_visible_to_a_tenant_without_organizations() -> None:
 def test_an_administrator_of_the_platform_is_visible_to_all_and_changed_by_none() -> None:
     """Planted: the condition for reading stands for writing, too."""
     company = a_company("ai-company")
-    root = User.objects.create(username="root")
+    root = a_user(None, "root")
     with limited_rows(frozenset({company.organization.pk})):
         assert User.objects.get(pk=root.pk).username == "root"
         assert User.objects.filter(pk=root.pk).update(username="ruth") == 0
         with pytest.raises(ProgrammingError, match="row-level security"), transaction.atomic():
-            User.objects.create(username="second")
+            a_user(None, "second")
 
 
 def test_a_row_of_another_organization_is_neither_written_nor_taken_over() -> None:
     company, rival = a_company("ai-company"), a_company("rival")
-    job = a_job(rival, a_user("eve", rival.organization))
+    job = a_job(rival, a_user(rival.organization, "eve"))
     with limited_rows(frozenset({company.organization.pk})):
         assert Job.objects.filter(pk=job.pk).update(name="mine") == 0
         assert Job.objects.filter(pk=job.pk).delete()[0] == 0
@@ -140,13 +140,13 @@ def test_a_person_is_limited_to_the_own_organization_unless_a_role_is_of_the_pla
 
 def test_somebody_without_organization_and_role_sees_no_organization() -> None:
     with all_rows():
-        actor_of(User.objects.create(username="nobody")).limit_rows()
+        actor_of(a_user(None, "nobody")).limit_rows()
         assert rows_now() == frozenset()
 
 
 def test_the_rows_of_the_rival_are_hidden_in_every_limited_table_that_has_any() -> None:
     company, rival = a_company("ai-company"), a_company("rival")
-    a_job(rival, a_user("eve", rival.organization))
+    a_job(rival, a_user(rival.organization, "eve"))
     hidden = keys_hidden_from(company.organization.pk)
     assert hidden.keys() >= {"tenants_node", "tenants_user", "quotas_quota", "jobs_job"}
 
