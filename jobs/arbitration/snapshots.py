@@ -440,6 +440,7 @@ def _slots(text: str) -> tuple[Slot, ...]:
     return tuple(Slot(slot["node"], slot["mgpu"]) for slot in json.loads(text))
 
 
+@all_rows()
 def display_names() -> Names:
     """Return by id the display path of every tree node, and the name of every cluster and pool."""
     rows = _rows(

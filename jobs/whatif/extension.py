@@ -23,6 +23,7 @@ from quotas.time_limits import longest_of
 from simulator.what_if import HORIZON_S_MAX, Difference, LongerLimit, Shift, what_if
 from tenants.access import Actor
 from tenants.models import Node
+from webapi.row_access import all_rows
 
 _HORIZON_S_MIN = 86_400
 _UNSEEN_REFUSAL = (
@@ -200,6 +201,7 @@ def _unseen(found: Difference, job: Job, attempt: Attempt | None, limit_s: int) 
     )
 
 
+@all_rows()
 def _has_foreign(found: Difference, job: Job, actor: Actor) -> bool:
     """Return whether the actor may not manage one of the waiting jobs beside `job`."""
     owners = {(one.user, one.team) for one in found.waiting if one.id != str(job.pk)}
@@ -210,10 +212,12 @@ def _has_foreign(found: Difference, job: Job, actor: Actor) -> bool:
     )
 
 
+@all_rows()
 def _delays(found: Difference, actor: Actor) -> tuple[list[Delay], int, str]:
     """Return the delays that the actor may see, the number of all, and why they are too many.
 
-    An extension may delay only jobs that the actor may manage.
+    An extension may delay only jobs that the actor may manage, so those of other organizations
+    count.
     """
     later: dict[UUID, Shift] = {UUID(one.job): one for one in found.shifts if one.sooner_s < 0}
     if not later:

@@ -21,6 +21,7 @@ from quotas.models import Quota, QuotaChange
 from tenants.access import PLATFORM, Actor, visible
 from tenants.models import Node, NodeKind
 from tenants.roles import Permission
+from webapi.row_access import all_rows
 
 
 class Withheld(StrEnum):
@@ -61,8 +62,12 @@ class CapacityScope:
     users: Mapping[UUID, frozenset[UUID]]
 
 
+@all_rows()
 def capacity_scope(actor: Actor, pools: Iterable[UUID]) -> CapacityScope:
-    """Return which capacity of `pools` the actor may see. Two queries at most."""
+    """Return which capacity of `pools` the actor may see. Two queries at most.
+
+    It depends on whether other organizations have a quota there.
+    """
     if PLATFORM in actor.prefixes(Permission.VIEW_COSTS):
         return CapacityScope(True, list(pools), [], {})
     organizations = Node.objects.filter(kind=NodeKind.ORGANIZATION)

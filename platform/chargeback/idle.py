@@ -25,6 +25,7 @@ from tenants.access import Actor, visible
 from tenants.models import Node, NodeKind
 from tenants.places import placed_between
 from tenants.roles import Permission
+from webapi.row_access import all_rows
 
 
 class Share(StrEnum):
@@ -196,6 +197,7 @@ def _guarantees(actor: Actor, pools: list[Pool], period: Period) -> dict[tuple[s
     return sums
 
 
+@all_rows()
 def _pools(
     pools: list[Pool], period: Period, organizations: Sequence[UUID] | None
 ) -> tuple[list[IdlePool], set[UUID]]:

@@ -96,7 +96,6 @@ PARENTS: Mapping[str, Parent] = {
     "billing_storedcharge": _by("day"),
     "billing_meterevent": _by("attempt"),
     "billing_meteranomaly": _by("attempt"),
-    "billing_usagesegment": _by("attempt"),
     "billing_unpaiduse": _by("attempt"),
     "billing_changeduse": _by("attempt"),
     "billing_lateuse": _by("attempt"),
@@ -125,6 +124,7 @@ PARENTS: Mapping[str, Parent] = {
 }
 
 _SHARED = "Organizations share pools and clusters."
+_JOINED = "Statements join it with its attempt, which is limited. A look-up for each row is slow."
 _LOOPS = "It is the state of a process, and names no organization."
 _FRAMEWORK = "A framework's table that stays empty or holds names of models."
 OPEN: Mapping[str, str] = {
@@ -160,6 +160,7 @@ OPEN: Mapping[str, str] = {
     "quotas_quotapush": _SHARED,
     "quotas_accepteddifference": _SHARED,
     "billing_reconciliation": _SHARED,
+    "billing_usagesegment": _JOINED,
     "billing_decayeduntil": _LOOPS,
     "jobs_cycle": "A cycle decides for all organizations.",
     "jobs_reclaim": "It leads victims to the job of another organization, which is limited itself.",
