@@ -28,6 +28,7 @@ from jobs.api.job_requests import StoredJobRequest
 from jobs.api.logs import JobLogDownload, JobLogs, JobLogSummary
 from jobs.api.maintenance import MaintenanceJobs
 from jobs.api.members import MemberList, MemberTotals
+from jobs.api.metrics import JobMetrics
 from jobs.api.moving import NodeMove
 from jobs.api.placements import ClusterPlacementList
 from jobs.api.quota_preview import ChangeRequestPreview, QuotaChangePreview
@@ -57,6 +58,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/files", JobFiles.as_view()),
     path("jobs/<uuid:job_id>/files/download", JobFileDownload.as_view()),
     path("jobs/<uuid:job_id>/checkpoints", JobCheckpoints.as_view()),
+    path("jobs/<uuid:job_id>/metrics", JobMetrics.as_view()),
     path("jobs/<uuid:job_id>/cancel", jobs.JobCancel.as_view()),
     path("jobs/<uuid:job_id>/requeue", jobs.JobRequeue.as_view()),
     path("jobs/<uuid:job_id>/extend", JobExtend.as_view()),
