@@ -38,6 +38,7 @@ from jobs.api.scheduler import Scheduler
 from jobs.api.schedules import ScheduleDetail, ScheduleList, ScheduleRunList
 from jobs.api.templates import JobTemplateDetail, JobTemplateList
 from jobs.api.today import TodayView
+from jobs.api.unused import UnusedResources
 
 urlpatterns: list[URLPattern] = [
     path("jobs", jobs.JobList.as_view()),
@@ -96,5 +97,6 @@ urlpatterns: list[URLPattern] = [
     path("requests/<uuid:request_id>/preview", ChangeRequestPreview.as_view()),
     path("scheduler", Scheduler.as_view()),
     path("today", TodayView.as_view()),
+    path("unused-resources", UnusedResources.as_view()),
     path("quarantine", quarantine.Quarantine.as_view()),
 ]

@@ -14,7 +14,7 @@ from primitives.errors import NotFound
 from primitives.units import DeviceKind
 from tenants.access import Actor
 
-_MIB = 1 << 20
+MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +133,4 @@ def _asked_cpu_milli(attempt: Attempt) -> int | None:
 
 def _asked_memory_bytes(attempt: Attempt) -> int | None:
     mib = attempt.job.memory_mib_per_node
-    return None if mib is None else mib * len(attempt.slots) * _MIB
+    return None if mib is None else mib * len(attempt.slots) * MIB
