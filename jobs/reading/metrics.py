@@ -59,7 +59,7 @@ class JobMetrics:
 def get_metrics(job_id: UUID, *, actor: Actor, attempt: int | None, now: datetime) -> JobMetrics:
     """Return the metrics of an attempt of a visible job, by default of the latest.
 
-    Whoever may see the job may see them, as its use. Raises NotFound for an invisible job, or a
+    Metrics are as visible as the job itself. Raises NotFound for an invisible job, or a
     number that no attempt has.
     """
     if not visible_jobs(actor).filter(pk=job_id).exists():

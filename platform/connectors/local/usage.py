@@ -21,7 +21,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class TreeUse(NamedTuple):
-    """What the processes below a keeper use. `pids` are those that live, zombies included."""
+    """The use of the processes below a keeper. `pids` are those that live, zombies included."""
 
     cpu_time_ms: int
     memory_bytes: int

@@ -1,4 +1,4 @@
-"""What ended jobs of a Slurm cluster used, by its accounting.
+"""The use of ended jobs of a Slurm cluster, by its accounting.
 
 slurmrestd reports no use of running jobs. After the end, slurmdbd has what the cluster's
 `JobAcctGatherType` gathered, and nothing where that is `jobacct_gather/none`.

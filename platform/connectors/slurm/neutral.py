@@ -196,7 +196,7 @@ class HistoryJob:
 
 @dataclass(frozen=True, slots=True)
 class StepUse:
-    """What a step of a run used: a call of `srun`, or the batch script. None: not recorded.
+    """The use of a step of a run: a call of `srun`, or the batch script. None: not recorded.
 
     `memory_bytes` is the sum of its tasks' peaks. `gpu_percent` is the utilisation of all its GPUs
     together, which is 100 for each that works all the time.
@@ -211,7 +211,7 @@ class StepUse:
 
 @dataclass(frozen=True, slots=True)
 class RunUse:
-    """A run of a job in the accounting, with its cores and memory (MB) and what its steps used."""
+    """A run of a job in the accounting, with its cores, memory (MB) and steps."""
 
     run: HistoryJob
     cpus: int
