@@ -19,14 +19,16 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class MetricSummary:
-    """The figures of an attempt up to `sampled_at`. None: its cluster does not report them.
+    """The figures of an attempt up to `sampled_at`, which is its end once they are complete.
+
+    None: its cluster does not report them.
 
     `cpu_milli` (milli-cores) and `memory_asked_bytes` are what it was given or asked for, on all
     its nodes. Efficiencies are use in thousandths of that. `gpu_idle_permille` is the idle part of
     its GPU time.
     """
 
-    sampled_at: datetime | None
+    sampled_at: datetime
     elapsed_s: int
     cpu_time_ms: int | None
     cpu_milli: int | None
@@ -93,11 +95,12 @@ def summary_of(attempt: Attempt, metrics: AttemptMetrics, *, now: datetime) -> M
     """Return the figures of `attempt`, which began; its job and pool are read with it."""
     until = attempt.ended_at if metrics.final_at is not None else metrics.sampled_at
     began = attempt.started_at
-    elapsed_s = max(0, int(((until or now) - began).total_seconds())) if began else 0
+    until = until or now
+    elapsed_s = max(0, int((until - began).total_seconds())) if began else 0
     cpu_milli = metrics.cpu_milli or _asked_cpu_milli(attempt)
     memory_bytes = metrics.memory_given_bytes or _asked_memory_bytes(attempt)
     return MetricSummary(
-        sampled_at=metrics.sampled_at or metrics.final_at,
+        sampled_at=until,
         elapsed_s=elapsed_s,
         cpu_time_ms=metrics.cpu_time_ms,
         cpu_milli=cpu_milli,

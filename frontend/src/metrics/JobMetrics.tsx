@@ -161,7 +161,7 @@ function MetricChart({ drawn, rows, csv }: { drawn: Drawn; rows: readonly Row[];
   const [asTable, setAsTable] = useState(false);
   const { title, meaning, pick, format, asked } = drawn;
   const option = useCallback(
-    (colours: Colours, labels: number) => metricOption(rows, pick, { name: title, asked, format, colours, labels }),
+    (colours: Colours, labels: number) => metricOption(rows, pick, { name: title, asked, isMemory: format === formatMemory, format, colours, labels }),
     [rows, pick, title, asked, format],
   );
   const values = rows.map(pick).filter((each) => each !== null);

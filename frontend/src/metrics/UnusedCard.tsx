@@ -48,7 +48,7 @@ function Lists({ found }: { found: Unused }) {
   return (
     <>
       <IdleGpus found={found} />
-      <h3>Less than a quarter of the memory used</h3>
+      <h2>Less than a quarter of the memory used</h2>
       {found.memory.length === 0 ? (
         <Empty>No job with much unused memory.</Empty>
       ) : (
@@ -65,7 +65,7 @@ function Lists({ found }: { found: Unused }) {
           ]}
         />
       )}
-      <h3>Less than a quarter of the CPUs used</h3>
+      <h2>Less than a quarter of the CPUs used</h2>
       {found.cpus.length === 0 ? (
         <Empty>No job with many unused CPUs.</Empty>
       ) : (
@@ -92,7 +92,7 @@ function IdleGpus({ found }: { found: Unused }) {
   const toggle = (id: string) => setMarked(chosen.includes(id) ? chosen.filter((each) => each !== id) : [...chosen, id]);
   return (
     <>
-      <h3>Idle GPUs</h3>
+      <h2>Idle GPUs</h2>
       {found.idle_gpus.length === 0 ? (
         <Empty>
           {found.reports_gpus

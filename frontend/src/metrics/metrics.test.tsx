@@ -7,6 +7,7 @@ import { aSummary, anUnusedJob } from "../../mock/metrics.ts";
 import type { JobMetrics, Unused } from "../api/types";
 import { accessibilityFaults, open } from "../test/render";
 import { formatMemory } from "../ui/units";
+import { memoryScale } from "./option";
 import { rowsOf } from "./series";
 
 // Canvas is not for jsdom; the pictures are looked at, and their numbers are in the tables.
@@ -77,6 +78,16 @@ describe("points of metrics", () => {
     ];
     const [row] = rowsOf([point(START, { gpus })], null);
     expect([row?.gpuPercent, row?.gpuMemory, row?.cores]).toEqual([30, 12, null]);
+  });
+
+  it("have an axis of memory with round lines", () => {
+    const mib = 2 ** 20;
+    expect([0, 220 * mib, 256 * mib, 257 * mib].map(memoryScale)).toEqual([
+      { interval: 1, max: 1 },
+      { interval: 64 * mib, max: 256 * mib },
+      { interval: 64 * mib, max: 256 * mib },
+      { interval: 128 * mib, max: 384 * mib },
+    ]);
   });
 
   it("have memory in the units in which jobs ask for it", () => {
