@@ -28,7 +28,7 @@ END
 
 
 def test_the_accounting_has_what_a_job_used(slurm_rig: SlurmRig) -> None:
-    """Planted: the memory that it asked for. Planted: the largest step without the batch script."""
+    """Against: the memory that it asked for. Against: the largest step without the batch script."""
     if "jobacct_gather/linux" not in slurm_rig.bed.slurm_conf.read_text():
         pytest.skip("this bed was made before it gathered what jobs use")
     opener = KINDS["slurm"].open_metrics

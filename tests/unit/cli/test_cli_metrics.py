@@ -108,7 +108,7 @@ def a_job(**summary: Any) -> dict[str, Any]:
 
 
 def test_jobs_that_use_little(server: Server) -> None:
-    """Planted: the node is not sent."""
+    """Against: the node is not sent."""
     since = "2026-11-30T01:00:00Z"
     server.routes["GET unused-resources"] = {
         "node": "ai-company/research/nlp",
@@ -135,7 +135,7 @@ def test_jobs_that_use_little(server: Server) -> None:
 
 
 def test_clusters_that_report_no_gpus_are_named(server: Server) -> None:
-    """Planted: an empty list alone, which reads as if all GPUs were busy."""
+    """Against: an empty list alone, which reads as if all GPUs were busy."""
     lists: dict[str, list[Any]] = {"idle_gpus": [], "memory": [], "cpus": []}
     server.routes["GET unused-resources"] = {"node": "a", "reports_gpus": False, **lists}
     assert server.run("unused", "a").err == (

@@ -52,7 +52,7 @@ def metrics_of(world: World, attempt: Attempt) -> Any:
 
 
 def test_efficiencies_are_use_in_parts_of_what_was_asked_for(world: World) -> None:
-    """4 cores for 1000 s, of which one worked; 512 MiB of 2 GiB. Planted: the time until now."""
+    """4 cores for 1000 s, of which one worked; 512 MiB of 2 GiB. Against: the time until now."""
     attempt = metered(
         world,
         job={"cpus_per_node": 4, "memory_mib_per_node": 2_048},
@@ -103,7 +103,7 @@ def test_what_the_cluster_gave_counts_before_what_was_asked_for(world: World) ->
 
 
 def test_without_a_request_there_is_no_efficiency(world: World) -> None:
-    """Planted: an efficiency of 0."""
+    """Against: an efficiency of 0."""
     summary = metrics_of(world, metered(world, cpu_time_ms=7, memory_peak_bytes=8))["summary"]
     assert summary["cpu_efficiency_permille"] is None
     assert summary["memory_efficiency_permille"] is None
@@ -130,7 +130,7 @@ def test_jobs_without_figures_say_why(world: World, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_attempt_is_chosen_by_its_number(world: World) -> None:
-    """Planted: always the latest."""
+    """Against: always the latest."""
     first = metered(world, cpu_time_ms=1)
     Attempt.objects.filter(pk=first.pk).update(state="ended", ended_at=NOW, released_at=NOW)
     an_attempt(first.job, cluster=world.company.cluster, number=2, started_at=NOW)
@@ -142,7 +142,7 @@ def test_an_attempt_is_chosen_by_its_number(world: World) -> None:
 
 
 def test_csv_has_a_line_for_each_gpu(world: World) -> None:
-    """Planted: the job's figures on each line, so that sums were wrong."""
+    """Against: the job's figures on each line, so that sums were wrong."""
     attempt = metered(world)
     gpus = [
         {
@@ -189,7 +189,7 @@ def ids(rows: Any) -> list[str]:
 
 
 def test_gpus_that_are_idle_for_ten_minutes_are_listed_the_longest_first(world: World) -> None:
-    """Planted: GPUs that are idle since a minute ago. Planted: attempts that ended."""
+    """Against: GPUs that are idle since a minute ago. Against: attempts that ended."""
 
     def idle(minutes: int) -> Attempt:
         since = LATER - timedelta(minutes=minutes)
@@ -207,7 +207,7 @@ def test_gpus_that_are_idle_for_ten_minutes_are_listed_the_longest_first(world: 
 
 
 def test_jobs_that_used_a_quarter_of_their_memory_are_not_listed(world: World) -> None:
-    """And not those that left little unused, or ran for a few minutes. Planted: each of them."""
+    """And not those that left little unused, or ran for a few minutes. Against: each of them."""
 
     def using(peak_bytes: int, mib: int, **changes: Any) -> str:
         job = {"memory_mib_per_node": mib}
@@ -221,7 +221,7 @@ def test_jobs_that_used_a_quarter_of_their_memory_are_not_listed(world: World) -
 
 
 def test_jobs_that_used_a_quarter_of_their_cores_are_not_listed(world: World) -> None:
-    """Nor those that left less than a core unused. Planted: each of them."""
+    """Nor those that left less than a core unused. Against: each of them."""
 
     def using(cpu_s: int, cores: int) -> str:
         job = {"cpus_per_node": cores}
@@ -234,7 +234,7 @@ def test_jobs_that_used_a_quarter_of_their_cores_are_not_listed(world: World) ->
 
 
 def test_jobs_that_ended_are_listed_for_a_week(world: World) -> None:
-    """Planted: for ever."""
+    """Against: for ever."""
     found = []
     for days in (1, 8):
         ended_at = LATER - timedelta(days=days)
@@ -264,7 +264,7 @@ def test_jobs_that_ended_are_listed_for_a_week(world: World) -> None:
 
 
 def test_people_see_their_own_jobs_alone(world: World) -> None:
-    """Planted: the jobs of the whole team."""
+    """Against: the jobs of the whole team."""
     metered(world, job={"memory_mib_per_node": 8_192}, memory_peak_bytes=GIB)
     assert len(unused(world, world.bob)["memory"]) == 1
     nothing = unused(world, world.dana)

@@ -118,7 +118,7 @@ def test_a_sample_is_stored_with_its_point(company: Company, bob: User) -> None:
 
 
 def test_a_peak_and_cpu_time_never_go_back(company: Company, bob: User) -> None:
-    """Planted: the latest figure was the peak."""
+    """Against: the latest figure was the peak."""
     attempt = running_attempt(company, bob)
     sample(company, a_sample(attempt, 10, cpu_time_ms=9_000, memory_bytes=300))
     sample(company, a_sample(attempt, 40, cpu_time_ms=8_990, memory_bytes=100))
@@ -127,7 +127,7 @@ def test_a_peak_and_cpu_time_never_go_back(company: Company, bob: User) -> None:
 
 
 def test_what_a_cluster_does_not_report_stays_unknown(company: Company, bob: User) -> None:
-    """Planted: unknown GPUs were idle."""
+    """Against: unknown GPUs were idle."""
     attempt = running_attempt(company, bob)
     sample(company, a_sample(attempt, 10))
     row = AttemptMetrics.objects.get(attempt=attempt)
@@ -138,7 +138,7 @@ def test_what_a_cluster_does_not_report_stays_unknown(company: Company, bob: Use
 def test_gpus_are_idle_since_none_of_them_works(company: Company, bob: User) -> None:
     """One without a process, one with a process that does nothing.
 
-    Planted: one idle GPU was enough. Planted: the time began anew with each sample.
+    Against: one idle GPU was enough. Against: the time began anew with each sample.
     """
     attempt = running_attempt(company, bob, mgpu_per_node=2_000)
     unused = GpuSample("n1", 0, has_process=False)
@@ -157,7 +157,7 @@ def test_gpus_are_idle_since_none_of_them_works(company: Company, bob: User) -> 
 
 
 def test_time_without_samples_counts_for_nobody(company: Company, bob: User) -> None:
-    """An hour without an observer is not an idle hour. Planted: the whole time counted."""
+    """An hour without an observer is not an idle hour. Against: the whole time counted."""
     attempt = running_attempt(company, bob)
     unused = (GpuSample("n1", 0, has_process=False),)
     sample(company, a_sample(attempt, 30, gpus=unused))
@@ -168,7 +168,7 @@ def test_time_without_samples_counts_for_nobody(company: Company, bob: User) -> 
 def test_a_long_attempt_keeps_few_points_that_are_evenly_spread(
     company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: the interval stayed. Planted: the latest point was deleted."""
+    """Against: the interval stayed. Against: the latest point was deleted."""
     monkeypatch.setattr(sampling, "POINTS_MAX", 8)
     attempt = running_attempt(company, bob)
     most = 0
@@ -189,7 +189,7 @@ def test_a_long_attempt_keeps_few_points_that_are_evenly_spread(
 def test_a_round_takes_the_longest_unsampled_first(
     company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: the same attempts in each round."""
+    """Against: the same attempts in each round."""
     monkeypatch.setattr(sampling, "ATTEMPTS_MAX", 1)
     attempts = [running_attempt(company, bob) for _ in range(2)]
     for at_s in (10, 20):
@@ -210,7 +210,7 @@ def complete(final: FinalFigures, company: Company, reader: AReader, at_s: int) 
 
 
 def test_the_figures_of_an_end_complete_the_samples(company: Company, bob: User) -> None:
-    """Also of an attempt that ended before its first sample. Planted: it had no metrics."""
+    """Also of an attempt that ended before its first sample. Against: it had no metrics."""
     attempt = ended_attempt(company, bob, 100)
     figures = FinalMetrics(
         cpu_time_ms=90_000,
@@ -229,7 +229,7 @@ def test_the_figures_of_an_end_complete_the_samples(company: Company, bob: User)
 
 
 def test_an_end_without_an_answer_blocks_no_other(company: Company, bob: User) -> None:
-    """Planted: the oldest was asked about in each round, and the next one never."""
+    """Against: the oldest was asked about in each round, and the next one never."""
     first, second = (ended_attempt(company, bob, number) for number in (10, 20))
     reader = AReader(ends={first.key: None, second.key: FinalMetrics(cpu_time_ms=1)})
     final = FinalFigures()
@@ -244,7 +244,7 @@ def test_an_end_without_an_answer_blocks_no_other(company: Company, bob: User) -
 
 
 def test_points_go_90_days_after_the_end_and_the_summary_stays(company: Company, bob: User) -> None:
-    """Planted: points of an attempt that runs for longer went, too."""
+    """Against: points of an attempt that runs for longer went, too."""
     long_ago = NOW - METRIC_POINTS_KEPT_FOR - timedelta(days=1)
     over, runs = ended_attempt(company, bob, 0), running_attempt(company, bob)
     Attempt.objects.filter(pk=over.pk).update(started_at=long_ago, released_at=long_ago)
