@@ -15,6 +15,8 @@ from uuid_utils.compat import uuid7
 from arbiter.api.decisions import Kind, Right
 from arbiter.api.snapshot import Level
 from clusters.models import Cluster, Pool
+from jobs.metric_models import AttemptMetrics as AttemptMetrics
+from jobs.metric_models import MetricPoint as MetricPoint
 from jobs.saved_view_models import SavedView as SavedView
 from jobs.schedule_models import Schedule as Schedule
 from jobs.schedule_models import ScheduleRun as ScheduleRun

@@ -9,7 +9,11 @@ from celery import shared_task
 from jobs.arbitration.recording import forget_old_cycles
 from jobs.execution.cost_caps import stop_at_cost_caps
 from jobs.execution.ending_soon import give_time_limit_notices
-from jobs.execution.retention import forget_ended_attempts, forget_old_reasons
+from jobs.execution.retention import (
+    forget_ended_attempts,
+    forget_old_metric_points,
+    forget_old_reasons,
+)
 from jobs.execution.slipped_starts import give_slip_notices
 from jobs.recurring import runs
 from outbox.delivery import drop_delivered
@@ -19,16 +23,18 @@ from webapi.idempotency import forget_old_answers
 
 @shared_task
 def drop_what_is_done() -> None:
-    """Delete old rows of five kinds.
+    """Delete old rows of six kinds.
 
     They are messages delivered over a week ago, expired idempotent answers, and cycle records
-    beyond their bounds. Reasons of jobs that ended long ago, and old runs without a job, go too.
+    beyond their bounds. Reasons and metric points of jobs that ended long ago, and old runs without
+    a job, go too.
     """
     now = SystemClock().now()
     drop_delivered(before=now - timedelta(days=7))
     forget_old_answers(now=now)
     forget_old_cycles(now=now)
     forget_old_reasons(now=now)
+    forget_old_metric_points(now=now)
     runs.forget_old_runs(now=now)
 
 

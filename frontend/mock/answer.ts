@@ -29,6 +29,7 @@ import kinds from "./cluster-kinds.json" with { type: "json" };
 import { anEntitlement } from "./entitlement.ts";
 import { aCapacity, anExplainedFairShare, theSummaries } from "./shares.ts";
 import { aHistory } from "./history.ts";
+import { theMetrics, theUnused } from "./metrics.ts";
 import { aJob, anExplanation, theHistory, theJobs, theReasons } from "./jobs.ts";
 import { theCycles, theDecisionLines, theDecisions } from "./decisions.ts";
 import { may } from "../src/session/access.ts";
@@ -258,6 +259,8 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       if (id === "history") return { status: 200, body: aCreditHistory(query.get("team") ?? "", query.get("month")) };
       if (id === "statement") return { status: 200, body: aCreditStatement(query.get("team") ?? "", query.get("month")) };
       return { status: 200, body: theCredits({ is_on: company.bank.is_on }) };
+    case "unused-resources":
+      return { status: 200, body: theUnused(query.get("node") ?? "") };
     case "history": {
       const found = aHistory(id ?? "", request.query);
       return found === null ? aProblem(404, "not-found", "Not found") : { status: 200, body: found };
@@ -675,6 +678,8 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
       return { status: 200, body: { items: theReasons(job) } };
     case "decisions":
       return { status: 200, body: { items: theDecisions().filter((each) => each.job.id === job.id) } };
+    case "metrics":
+      return { status: 200, body: theMetrics(job) };
     case "attempt-costs":
       return { status: 200, body: theAttemptCosts(job) };
     case "attempts":

@@ -28,6 +28,7 @@ from jobs.api.job_requests import StoredJobRequest
 from jobs.api.logs import JobLogDownload, JobLogs, JobLogSummary
 from jobs.api.maintenance import MaintenanceJobs
 from jobs.api.members import MemberList, MemberTotals
+from jobs.api.metrics import JobMetrics
 from jobs.api.moving import NodeMove
 from jobs.api.placements import ClusterPlacementList
 from jobs.api.quota_preview import ChangeRequestPreview, QuotaChangePreview
@@ -37,6 +38,7 @@ from jobs.api.scheduler import Scheduler
 from jobs.api.schedules import ScheduleDetail, ScheduleList, ScheduleRunList
 from jobs.api.templates import JobTemplateDetail, JobTemplateList
 from jobs.api.today import TodayView
+from jobs.api.unused import UnusedResources
 
 urlpatterns: list[URLPattern] = [
     path("jobs", jobs.JobList.as_view()),
@@ -57,6 +59,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/files", JobFiles.as_view()),
     path("jobs/<uuid:job_id>/files/download", JobFileDownload.as_view()),
     path("jobs/<uuid:job_id>/checkpoints", JobCheckpoints.as_view()),
+    path("jobs/<uuid:job_id>/metrics", JobMetrics.as_view()),
     path("jobs/<uuid:job_id>/cancel", jobs.JobCancel.as_view()),
     path("jobs/<uuid:job_id>/requeue", jobs.JobRequeue.as_view()),
     path("jobs/<uuid:job_id>/extend", JobExtend.as_view()),
@@ -94,5 +97,6 @@ urlpatterns: list[URLPattern] = [
     path("requests/<uuid:request_id>/preview", ChangeRequestPreview.as_view()),
     path("scheduler", Scheduler.as_view()),
     path("today", TodayView.as_view()),
+    path("unused-resources", UnusedResources.as_view()),
     path("quarantine", quarantine.Quarantine.as_view()),
 ]

@@ -41,6 +41,7 @@ from jobs.execution.held_submissions import due_for_release
 from jobs.execution.observation import apply_listing
 from jobs.execution.questions import Questions
 from jobs.execution.restoring import ClusterMemory
+from jobs.execution.sampling import SAMPLE_EVERY_S, FinalFigures, sample_running
 from jobs.execution.settling import settle
 from jobs.execution.strays import add_strays, find_strays
 from jobs.execution.withdrawing import (
@@ -85,7 +86,8 @@ class ClusterAgent:
     """The threads for one cluster.
 
     One thread observes, and some start jobs. One thread each stops jobs, changes nodes, compares
-    limits, and compares accounts. Without `looks` only the thread for accounts runs.
+    limits, samples metrics, and compares accounts. Without `looks` only the thread for accounts
+    runs.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class ClusterAgent:
         self._silent_since_s: float | None = None
         self._memory = ClusterMemory()
         self._questions = Questions()
+        self._final_figures = FinalFigures()
         self._still_held = StillHeld()
         self._look_now = Event()
         self._hurried: frozenset[UUID] = frozenset()
@@ -132,6 +135,12 @@ class ClusterAgent:
             Thread(target=self._serve, args=(stop_shard,), daemon=True, name="stop"),
             Thread(target=self._serve, args=(node_shard,), daemon=True, name="nodes"),
             Thread(target=self._serve, args=(push_shard,), daemon=True, name="quota"),
+            Thread(
+                target=self._loop,
+                args=(self._sample, self.stopping.wait),
+                daemon=True,
+                name="metrics",
+            ),
         ]
         self._threads = [
             *(looking if looks else ()),
@@ -387,6 +396,20 @@ class ClusterAgent:
             if self._opened is None or self._opened[0] != opened_as:
                 self._opened = (opened_as, connector_of(cluster))
             return self._opened[1]
+
+    def _sample(self) -> float:
+        """Sample what runs, and complete what ended; return the seconds until the next round."""
+        cluster = Cluster.objects.get(pk=self._cluster_id)
+        opener = kind_named(cluster.kind).open_metrics
+        if opener is not None:
+            leadership, now = self._leadership, self._clock.now()
+            try:
+                reader = opener(self._connector(cluster))
+                sample_running(cluster, reader, leadership=leadership)
+                self._final_figures.complete(cluster, reader, leadership=leadership, now=now)
+            except ConnectorError as error:
+                log.warning("cluster %s reports no metrics now: %s", cluster.name, error)
+        return float(SAMPLE_EVERY_S)
 
     def _deliver(self, shard: str) -> float:
         if shard == push_shard(self._cluster_id):

@@ -48,6 +48,7 @@ from cli.logs_command import logs
 from cli.maintenance_commands import maintenance_app
 from cli.mcp_command import mcp
 from cli.member_commands import members_app
+from cli.metrics_command import metrics, unused
 from cli.notices_command import notices
 from cli.notify_commands import notify_app
 from cli.organization_commands import organization_app
@@ -91,6 +92,8 @@ for _command in job_commands.COMMANDS:
     app.command()(_command)
 app.command()(logs)
 app.command()(files)
+app.command()(metrics)
+app.command()(unused)
 app.command()(schedules)
 app.command()(schedule)
 app.command()(why)

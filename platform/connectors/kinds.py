@@ -9,6 +9,7 @@ from typing import Any
 from connectors.accounts import ClusterAccount
 from connectors.entitlements import EntitlementControl
 from connectors.job_folders import FileReader
+from connectors.metrics import MetricReader
 from connectors.natives import NativeControl
 from connectors.node_control import NodeControl, NodeEviction
 from connectors.protocol import ClusterConnector, Inventory, LogReader, Workload
@@ -187,6 +188,8 @@ class ClusterKind:
     open_account: Callable[[ClusterConnector], ClusterAccount] | None = None
     #: For how many days after its end the account has a run (None: as long as its operator says).
     account_days: int | None = None
+    #: Read CPU time, memory and GPU use of our workloads.
+    open_metrics: Callable[[ClusterConnector], MetricReader] | None = None
     #: Control native workloads, which people submit without the portal.
     control_natives: Callable[[ClusterConnector], NativeControl] | None = None
     #: Whether native workloads wait until the portal starts them (`NativeControl.starter`), by

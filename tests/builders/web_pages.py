@@ -50,7 +50,7 @@ PAGES = {
     "/jobs/$jobId": [
         f"/jobs/{uuid(number)}?tab={tab}"
         for number in (0x8F2C, 0x9001)
-        for tab in ("log", "timeline", "reasons", "decisions", "attempts", "script")
+        for tab in ("log", "timeline", "reasons", "decisions", "attempts", "metrics", "script")
     ],
     "/schedules": ["/schedules"],
     "/schedules/$scheduleId": ["/schedules/SCHEDULE"],

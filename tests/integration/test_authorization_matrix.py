@@ -632,6 +632,8 @@ TABLE: dict[tuple[str, str], Case] = {
         "401 200 200 200 404 200 200 200 200 404 404"
     ),
     ("GET", "jobs/<uuid:job_id>/history"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
+    # Metrics are figures of use, for all who see the job.
+    ("GET", "jobs/<uuid:job_id>/metrics"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     # The job has no attempt yet: who may read its log is told so by 404.
     ("GET", "jobs/<uuid:job_id>/logs"): a_case("401 404 404 404 404 404 404 403 403 404 404"),
     ("GET", "jobs/<uuid:job_id>/logs/download"): a_case(
@@ -713,6 +715,10 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "jobs/<uuid:job_id>/decisions"): a_case("401 200 200 200 404 200 200 200 200 404 404"),
     ("GET", "decisions"): a_case(CUT_TO_ALL),
     ("GET", "today"): a_case(CUT_TO_ALL),
+    # Cut to the jobs that they see, for all who see the node.
+    ("GET", "unused-resources"): a_case(
+        "401 200 200 200 200 200 200 200 200 200 404", query="?node=ai-company/research/nlp"
+    ),
     # Totals of nodes are for each member of the organization.
     ("GET", "entitlement"): a_case(MEMBERS, query="?team=ai-company/research/nlp&pool=h100"),
     ("GET", "fair-share"): a_case(MEMBERS, query=OF_NLP),

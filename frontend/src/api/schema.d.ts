@@ -1994,6 +1994,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get CPU time, memory and GPU use of a job
+         * @description Points are half a minute apart at first, and further apart in long attempts. They stay for 90 days after the end; the summary stays. CSV has a line for each point and GPU.
+         */
+        get: operations["get_job_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/reasons": {
         parameters: {
             query?: never;
@@ -4788,6 +4808,26 @@ export interface paths {
          * @description It needs manage_members on the node. The account works with access tokens only: create one with `user` in `POST /tokens`.
          */
         post: operations["create_service_account"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/unused-resources": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List jobs with idle GPUs, and jobs that asked for far more memory or CPUs than they used
+         * @description Idle GPUs: running jobs, all of whose GPUs have had no process or a utilisation of 0 for 10 minutes. Memory and CPUs: jobs that ran for 10 minutes and used less than a quarter of what they were given or asked for. Jobs that ended are listed for 7 days. Each list has at most 50 jobs, among those that the caller may see.
+         */
+        get: operations["get_unused_resources"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -7703,6 +7743,17 @@ export interface components {
             amount_mgpu: number;
             node: string;
         };
+        /** @description One GPU of an attempt at one moment; null: its cluster does not report the figure. */
+        GpuMetric: {
+            /** @description Whether a process of the job holds it */
+            has_process: boolean | null;
+            /** @description Counts on its node */
+            index: number;
+            memory_bytes: number | null;
+            memory_total_bytes: number | null;
+            node: string;
+            utilisation_percent: number | null;
+        };
         /** @description A group of the identity provider that gives a role on a node. */
         GroupMapping: {
             /** Format: date-time */
@@ -8613,6 +8664,17 @@ export interface components {
             team: string;
             user: string;
         };
+        /** @description The metrics of an attempt: at most 240 points, oldest first, and a summary. */
+        JobMetrics: {
+            /** @description Null: no attempt yet */
+            attempt: number | null;
+            cluster: string | null;
+            /** @description Whether such clusters report metrics */
+            is_supported: boolean;
+            points: components["schemas"]["MetricPoint"][];
+            /** @description Null: nothing was reported so far */
+            summary: components["schemas"]["MetricSummary"] | null;
+        };
         JobPage: {
             items: components["schemas"]["Job"][];
             /** @description Path and query of the next page, null on the last */
@@ -9360,6 +9422,50 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             guaranteed_mgpu: number;
             pool: string;
+        };
+        /** @description The figures of an attempt at one moment; null: its cluster does not report the figure. */
+        MetricPoint: {
+            /** Format: date-time */
+            at: string;
+            /** @description CPU time of all processes since the start */
+            cpu_time_ms: number | null;
+            /** @description Null: the cluster reports nothing about GPUs */
+            gpus: components["schemas"]["GpuMetric"][] | null;
+            /** @description In use at this moment */
+            memory_bytes: number | null;
+            processes: number | null;
+        };
+        /** @description The figures of a whole attempt; null: its cluster does not report the figure. */
+        MetricSummary: {
+            /** @description CPU time in thousandths of cores times elapsed time */
+            cpu_efficiency_permille: number | null;
+            /** @description Milli-cores that the attempt was given or asked for */
+            cpu_milli: number | null;
+            cpu_time_ms: number | null;
+            /** @description From the start to the latest figures */
+            elapsed_s: number;
+            /** @description Part of the GPU time without a process or with a utilisation of 0 */
+            gpu_idle_permille: number | null;
+            gpu_memory_peak_bytes: number | null;
+            /** @description Mean over all GPUs and the time */
+            gpu_utilisation_percent: number | null;
+            /** @description Whether a process holds any of the GPUs */
+            gpus_are_held: boolean | null;
+            /**
+             * Format: date-time
+             * @description Since when all GPUs are idle; null: one is busy, or not known
+             */
+            gpus_idle_since: string | null;
+            /** @description Memory on all nodes that the attempt was given or asked for */
+            memory_asked_bytes: number | null;
+            /** @description The peak in thousandths of that memory */
+            memory_efficiency_permille: number | null;
+            memory_peak_bytes: number | null;
+            /**
+             * Format: date-time
+             * @description Time of the latest figures
+             */
+            sampled_at: string;
         };
         /** @description A closed month of an organization, in nano-currency. */
         MonthCheck: {
@@ -13052,6 +13158,41 @@ export interface components {
         /** @description The number of unread notices. */
         UnreadCount: {
             unread: number;
+        };
+        /** @description Jobs at or below a node that use little, the largest waste first in each list. */
+        Unused: {
+            cpus: components["schemas"]["UnusedJob"][];
+            idle_gpus: components["schemas"]["UnusedJob"][];
+            memory: components["schemas"]["UnusedJob"][];
+            node: string;
+            /** @description Whether the cluster of any running job reports GPU use */
+            reports_gpus: boolean;
+        };
+        /** @description An attempt of a job, and its figures. */
+        UnusedJob: {
+            attempt: number;
+            cluster: string;
+            /**
+             * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
+             *
+             *     * `gpu` - gpu
+             *     * `cpu` - cpu
+             */
+            device: components["schemas"]["DeviceEnum"];
+            /** Format: date-time */
+            ended_at: string | null;
+            /** Format: uuid */
+            job: string;
+            mgpu: number;
+            name: string;
+            pool: string;
+            /** Format: date-time */
+            started_at: string;
+            /** @description State of the job */
+            state: string;
+            summary: components["schemas"]["MetricSummary"];
+            team: string;
+            user: string;
         };
         /**
          * @description * `guaranteed` - guaranteed
@@ -21533,6 +21674,64 @@ export interface operations {
                 };
             };
             503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_job_metrics: {
+        parameters: {
+            query?: {
+                /** @description Number of the attempt. Default: the latest */
+                attempt?: number;
+                format?: "csv" | "json";
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobMetrics"];
+                    "text/csv": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -33794,6 +33993,60 @@ export interface operations {
                 };
             };
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_unused_resources: {
+        parameters: {
+            query: {
+                /** @description Path of the node */
+                node: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Unused"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -4,6 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 
 import { poolsQuery } from "../api/queries";
 import type { UseHistory } from "../api/types";
+import { UnusedCard } from "../metrics/UnusedCard";
 import { useNode } from "../tree/useNode";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -64,7 +65,10 @@ export function HistoryTab() {
                 />
               </div>
             </div>
-            <Histories asked={asked} />
+            <div className="rows">
+              <Histories asked={asked} />
+              <UnusedCard node={asked.node} />
+            </div>
             <CliLine
               command={commandLine(`tidegate history ${shellQuote(asked.node)}`, { pool: asked.pool, from: asked.start, to: asked.end })}
             />

@@ -23,7 +23,7 @@ export function coloursOf(element: Element): Colours {
 }
 
 /** Steps of an axis: their labels, and their names in the box at the pointer. */
-interface Axis {
+export interface Axis {
   starts: readonly string[];
   zone: string;
   step: string;
@@ -31,7 +31,7 @@ interface Axis {
   labels: number;
 }
 
-function frame({ starts, zone, step, labels }: Axis, colours: Colours, format: (value: number) => string, scale: object) {
+export function frame({ starts, zone, step, labels }: Axis, colours: Colours, format: (value: number) => string, scale: object) {
   const shown = labelled(starts, zone, step, labels);
   const text = { color: colours.faint, fontSize: 12, fontFamily: "Inter Variable, Inter, system-ui, sans-serif" };
   return {

@@ -7,6 +7,7 @@ import { ApiError } from "../api/client";
 import { attemptCostsQuery, jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
 import type { JobDetail } from "../api/types";
 import { JobDecisions } from "../decisions/JobDecisions";
+import { JobMetrics } from "../metrics/JobMetrics";
 import { memoryText } from "../submit/draft";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -364,6 +365,7 @@ function Details({ job }: { job: JobDetail }) {
   const hasLog = job.attempt > 0 && job.can.includes("logs");
   const isNative = job.origin === "native";
   const hasFiles = hasLog && !isNative;
+  const hasMetrics = job.attempt > 0 && !isNative;
   const hasContent = job.script !== null && !isNative;
   const tab = search.tab ?? (hasLog ? "log" : "timeline");
   return (
@@ -385,6 +387,7 @@ function Details({ job }: { job: JobDetail }) {
           <Tabs.Tab value="reasons">Reasons</Tabs.Tab>
           <Tabs.Tab value="decisions">Decisions</Tabs.Tab>
           {job.attempt > 0 && <Tabs.Tab value="attempts">Attempts</Tabs.Tab>}
+          {hasMetrics && <Tabs.Tab value="metrics">Metrics</Tabs.Tab>}
           {hasContent && <Tabs.Tab value="script">Script</Tabs.Tab>}
         </Tabs.List>
         {hasLog && (
@@ -417,6 +420,11 @@ function Details({ job }: { job: JobDetail }) {
         {job.attempt > 0 && (
           <Tabs.Panel value="attempts">
             <JobAttempts job={job} />
+          </Tabs.Panel>
+        )}
+        {hasMetrics && (
+          <Tabs.Panel value="metrics">
+            <JobMetrics job={job} />
           </Tabs.Panel>
         )}
         {hasContent && (

@@ -3,7 +3,7 @@ import type { JobFilter } from "../api/types";
 import { choiceParam, numberParam, textParam, timeParam, type RawSearch } from "../shell/search";
 import { parseStates } from "./words";
 
-export const JOB_TABS = ["log", "files", "timeline", "reasons", "decisions", "attempts", "script"] as const;
+export const JOB_TABS = ["log", "files", "timeline", "reasons", "decisions", "attempts", "metrics", "script"] as const;
 export const LOG_VIEWS = ["merged", "stdout", "stderr"] as const;
 export const JOB_TYPES = ["training", "distributed", "interactive", "inference", "array"] as const;
 export const USAGE_CLASSES = ["guaranteed", "borrowed"] as const;

@@ -323,3 +323,16 @@ export function sizeOf(bytes: number | undefined): string {
   }
   return `${unit === 0 ? rest : rest.toFixed(1)} ${units[unit] ?? ""}`;
 }
+
+/** Bytes of memory in units of 1,024, as jobs ask for it: 209715200 -> "200 MiB"; "–" where it is not known. */
+export function formatMemory(bytes: number | null): string {
+  if (bytes === null) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let rest = bytes;
+  let unit = 0;
+  while (rest >= 1_024 && unit < units.length - 1) {
+    rest /= 1_024;
+    unit += 1;
+  }
+  return `${Number(rest.toFixed(1)).toString()} ${units[unit] ?? ""}`;
+}

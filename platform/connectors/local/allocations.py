@@ -57,6 +57,13 @@ def release(root: str, key: str) -> None:
         os.unlink(f"{root}/allocations/{key}.json")
 
 
+def allocated_devices(root: str, key: str) -> tuple[tuple[int, ...], ...]:
+    """Return the devices of each rank of `key`; () when it has none. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError, CorruptRecord):
+        return _from_record(read_json(f"{root}/allocations/{key}.json")).devices
+    return ()
+
+
 def _allocate(root: str, spec: AttemptSpec) -> Allocation | None:
     used_mgpu: dict[tuple[str, int], int] = {}
     used_ports = set()

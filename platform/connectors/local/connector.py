@@ -20,6 +20,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +291,19 @@ class LocalConnector:
         """
         with self._at_the_root("read the records of its runs"):
             return list(run_records(self._root))
+
+    @property
+    def root(self) -> str:
+        """Return the folder of the cluster."""
+        return str(self._root)
+
+    def files_of(self, key: str) -> AttemptFiles:
+        """Return the files of the attempt `key`, which may not exist."""
+        return self._files(check_key(key))
+
+    def reading(self, what: str) -> AbstractContextManager[None]:
+        """Raise ClusterUnavailable if the root is not this cluster's, or on an OSError inside."""
+        return self._at_the_root(what)
 
     def _files(self, key: str) -> AttemptFiles:
         return AttemptFiles(str(self._root / "attempts" / key))

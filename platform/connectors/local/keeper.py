@@ -18,10 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from connectors.local.attempt_files import AttemptFiles, try_lock, wake, write_json
 from connectors.local.attempt_spec import Credentials
-from connectors.local.limits import Limits, apply_limits, join_cgroup, remove_cgroups
+from connectors.local.limits import (
+    Limits,
+    apply_limits,
+    cgroup_folder,
+    join_cgroup,
+    remove_cgroups,
+)
 from connectors.local.own_files import OwnFiles, enter, refusal_text
 from connectors.local.processes import become_subreaper
 from connectors.local.sandbox import Inhabitant, Sandbox, forbid_new_privileges, spawn
+from connectors.local.usage import used_record
 
 _INHERITED_DESCRIPTORS_MAX = 1024
 #: One try per second: if the disk stays full for over an hour, the exit code is lost.
@@ -107,9 +114,10 @@ def _keep(files: AttemptFiles, rank: int, start: Start) -> None:
         write_json(files.rank(rank, "pid"), {"pid": started.pid})
         wake(files.control)
         _reap(files, rank, started)
+    used = used_record(cgroup_folder(start.limits, start.cgroup))
     if start.limits is not None:
         remove_cgroups(start.limits, [start.cgroup])
-    _record(files.rank(rank, "gone"), now_record())
+    _record(files.rank(rank, "gone"), {**now_record(), **used})
     wake(files.control)
 
 

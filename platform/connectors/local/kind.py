@@ -7,6 +7,7 @@ from connectors.local import trust
 from connectors.local.accounts import ACCOUNT_DAYS, open_account
 from connectors.local.connector import check_local_options, first_inventory, open_local
 from connectors.local.job_files import open_local_files
+from connectors.local.metrics import open_metrics
 from connectors.local.node_control import control_nodes
 from connectors.local.options import LocalOptions, unit_mgpu
 from connectors.options import schema_of
@@ -28,6 +29,7 @@ LOCAL = ClusterKind(
     open_files=open_local_files,
     open_account=open_account,
     account_days=ACCOUNT_DAYS,
+    open_metrics=open_metrics,
     control_nodes=control_nodes,
     first_inventory=first_inventory,
 )

@@ -95,14 +95,24 @@ def _enabling() -> str:
     return " ".join(f"+{name}" for name in _CONTROLLERS)
 
 
+def cgroup_name(trace: str, rank: int) -> str:
+    """Return the name of the cgroup of a rank of the attempt with `trace`."""
+    return f"{trace}-{rank}"
+
+
+def cgroup_folder(limits: Limits | None, name: str) -> str:
+    """Return the folder of a cgroup; "" where ranks have none."""
+    return "" if limits is None or not limits.cgroups else f"{limits.cgroups}/{name}"
+
+
 def join_cgroup(limits: Limits, name: str) -> None:
     """Move this process, and with it all its children, into a cgroup of its own.
 
     Raises OSError: a process that cannot be limited is not started.
     """
-    if not limits.cgroups:
+    folder = cgroup_folder(limits, name)
+    if not folder:
         return
-    folder = f"{limits.cgroups}/{name}"
     os.makedirs(folder, exist_ok=True)
     _write(f"{folder}/pids.max", str(limits.processes))
     if limits.memory_bytes is not None:

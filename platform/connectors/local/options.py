@@ -6,9 +6,7 @@ import grp
 import os
 import pwd
 import re
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from connectors.errors import ClusterUnavailable, WorkloadRejected
+from connectors.local.nvidia import nvidia_smi
 from connectors.options import (
     Path,
     Value,
@@ -59,10 +58,7 @@ UID_MAX = (1 << 31) - 1
 _FEATURE = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _DEFAULT_POOL = "h100"
 
-_NVIDIA_SMI_TIMEOUT_S = 20
 _REAL_GPUS_KEPT_S = 60
-#: "A query to find an object was unsuccessful" and "NVIDIA driver is not loaded", says its manual.
-_NVIDIA_SMI_NO_GPU = (6, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,23 +514,4 @@ def _real_gpu_count() -> int:
 
 
 def _ask_nvidia_smi() -> int:
-    command = shutil.which("nvidia-smi")
-    if command is None:
-        return 0
-    try:
-        answer = subprocess.run(  # noqa: S603 - a fixed command without input
-            [command, "--query-gpu=index", "--format=csv,noheader"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_NVIDIA_SMI_TIMEOUT_S,
-            check=False,
-            text=True,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ClusterUnavailable(f"nvidia-smi did not answer: {error}") from error
-    if answer.returncode in _NVIDIA_SMI_NO_GPU:
-        return 0
-    if answer.returncode != 0:
-        # A failure does not mean "no GPUs": virtual nodes would replace the real one for a while.
-        raise ClusterUnavailable(f"nvidia-smi failed: {(answer.stderr or answer.stdout)[:500]}")
-    return sum(line.strip().isdecimal() for line in answer.stdout.splitlines())
+    return sum(line.isdecimal() for line in nvidia_smi("--query-gpu=index") or ())

@@ -35,13 +35,20 @@ def _processes() -> dict[int, _Process]:
     return {pid: found for pid in numbers if (found := _process(pid)) is not None}
 
 
+def stat_fields(pid: int) -> tuple[str, list[bytes]]:
+    """Return the name of a process and the fields of its `/proc/PID/stat` from the state on.
+
+    Raises OSError when there is no such process.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        # The name, in parentheses, may contain anything, also ") R 1".
+        head, _, tail = file.read().rpartition(b")")
+    return os.fsdecode(head.partition(b"(")[2]), tail.split()
+
+
 def _process(pid: int) -> _Process | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, in parentheses, may contain anything, also ") R 1".
-            head, _, tail = file.read().rpartition(b")")
-        fields = tail.split()
-        name = os.fsdecode(head.partition(b"(")[2])
+        name, fields = stat_fields(pid)
         return None if fields[0] in b"ZX" else _Process(name, int(fields[1]), int(fields[19]))
     except (OSError, ValueError, IndexError):
         return None

@@ -35,7 +35,7 @@ from connectors.local.attempt_files import (
 from connectors.local.attempt_spec import AttemptSpec, read_spec
 from connectors.local.keeper import Start, fork_keeper, now_record
 from connectors.local.launch import rank_environment, script_command
-from connectors.local.limits import remove_cgroups
+from connectors.local.limits import cgroup_name, remove_cgroups
 from connectors.local.log_caps import cut_log
 from connectors.local.log_times import LogTimes
 from connectors.local.own_files import own_files
@@ -247,7 +247,7 @@ class Supervisor:
         rank.own_keeper = fork_keeper(self.files, rank.index, start)
 
     def _cgroup(self, rank: int) -> str:
-        return f"{self.spec.trace}-{rank}"
+        return cgroup_name(self.spec.trace, rank)
 
     def _close_unstarted(self) -> None:
         for rank in self.ranks:

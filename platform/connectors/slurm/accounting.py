@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from connectors.errors import AccountUndecided, NotOffered
 from connectors.slurm import answers, outgoing, tres
 from connectors.slurm.answers import Answer
-from connectors.slurm.neutral import Account, Association, Diag, HistoryJob, Qos, User
+from connectors.slurm.dialects import Dialect
+from connectors.slurm.neutral import Account, Association, Diag, HistoryJob, Qos, RunUse, User
 from connectors.slurm.transport import SlurmTransport, path_part
+from connectors.slurm.values import Record
+
+Item = TypeVar("Item")
 
 #: Seconds after which a stub in the accounting is final.
 STUB_S = 600
@@ -88,16 +92,32 @@ class SlurmAccounting:
             _check_arrived(runs, self._diag().observed_at)
         return tuple(sorted(runs, key=lambda run: (run.submit_time, run.start_time or 0)))
 
+    def job_uses(self, job_id: int) -> tuple[RunUse, ...]:
+        """Return every run of a job with what its steps used, oldest first; () when it has none."""
+        path = f"/slurmdb/{{}}/job/{int(job_id)}"
+        found = self._records(path, {}, HISTORY_TIMEOUT_S, lambda dialect: dialect.run_use)
+        uses = [use for use in found if use.run.job_id == job_id]
+        return tuple(sorted(uses, key=lambda use: (use.run.submit_time, use.run.start_time or 0)))
+
     def _runs(
         self, path: str, parameters: Mapping[str, str], timeout_s: float | None = None
     ) -> list[HistoryJob]:
+        return self._records(path, parameters, timeout_s, lambda dialect: dialect.history)
+
+    def _records(
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        timeout_s: float | None,
+        reader_of: Callable[[Dialect], Callable[[Record], Item]],
+    ) -> list[Item]:
         answer = self._transport.read(path, parameters, timeout_s)
         # Errors first: with its database down, v0.0.38 answers 200 and an empty list.
         if answer.error and answer.error.number == answers.NOTHING_FOUND:
             return []
-        dialect = self._transport.speak()
+        read = reader_of(self._transport.speak())
         records = answers.records(self._transport.checked(answer, "history"), "jobs")
-        return [dialect.history(record) for record in records]
+        return [read(record) for record in records]
 
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters in the accounting."""

@@ -19,9 +19,11 @@ from connectors.slurm.neutral import (
     Diag,
     HistoryJob,
     Qos,
+    RunUse,
     SlurmJob,
     SlurmNode,
     SlurmPartition,
+    StepUse,
     Submission,
     User,
 )
@@ -290,6 +292,33 @@ class Dialect(ABC):
             exit_code=exit_code,
             exit_signal=exit_signal,
             time_limit_s=None if limit is None else limit * 60,
+        )
+
+    def run_use(self, record: Record) -> RunUse:
+        """Return one run of a job from the accounting, with what its steps used."""
+        given = self._tres(values.record(record, "tres").get("allocated") or [])
+        steps = record.get("steps") or []
+        if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
+            raise ClusterUnavailable("the steps of a job are no list of records")
+        return RunUse(
+            self.history(record),
+            given.get("cpu", 0),
+            given.get("mem", 0),
+            tuple(self._step_use(step) for step in steps),
+        )
+
+    def _step_use(self, step: Record) -> StepUse:
+        total = values.record(values.record(step, "time"), "total")
+        cpu_time_ms = 1_000 * (self._number(total.get("seconds")) or 0)
+        cpu_time_ms += (self._number(total.get("microseconds")) or 0) // 1_000
+        asked = values.record(values.record(step, "tres"), "requested")
+        used = self._tres(asked.get("total") or [])
+        return StepUse(
+            is_batch=values.text(values.record(step, "step"), "name") == "batch",
+            cpu_time_ms=cpu_time_ms,
+            memory_bytes=used.get("mem"),
+            gpu_percent=used.get("gres/gpuutil"),
+            gpu_memory_bytes=used.get("gres/gpumem"),
         )
 
     def _history_exit(self, exit_code: Record) -> tuple[int | None, int | None]:

@@ -8,6 +8,7 @@ from connectors.slurm import trust
 from connectors.slurm.accounts import open_account
 from connectors.slurm.connector import check_slurm_options, open_slurm, open_slurm_logs
 from connectors.slurm.entitlements import control_entitlements
+from connectors.slurm.metrics import open_metrics
 from connectors.slurm.natives import control_natives
 from connectors.slurm.node_control import cannot_change_nodes, control_nodes
 from connectors.slurm.options import SlurmOptions, runs_images
@@ -38,6 +39,7 @@ SLURM = ClusterKind(
     open_logs=open_slurm_logs,
     open_recaller=open_slurm_recaller,
     open_account=open_account,
+    open_metrics=open_metrics,
     control_natives=control_natives,
     control_nodes=control_nodes,
     refuse_nodes=cannot_change_nodes,

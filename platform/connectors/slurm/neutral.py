@@ -195,6 +195,31 @@ class HistoryJob:
 
 
 @dataclass(frozen=True, slots=True)
+class StepUse:
+    """The use of a step of a run: a call of `srun`, or the batch script. None: not recorded.
+
+    `memory_bytes` is the sum of its tasks' peaks. `gpu_percent` is the utilisation of all its GPUs
+    together, which is 100 for each that works all the time.
+    """
+
+    is_batch: bool
+    cpu_time_ms: int
+    memory_bytes: int | None
+    gpu_percent: int | None
+    gpu_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunUse:
+    """A run of a job in the accounting, with its cores, memory (MB) and steps."""
+
+    run: HistoryJob
+    cpus: int
+    memory_mb: int
+    steps: tuple[StepUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Diag:
     """The state of the controller at `observed_at`, by its clock.
 

@@ -224,7 +224,7 @@ def test_why_a_job_waited_goes_90_days_after_its_end(company: Company, bob: User
 def test_old_reasons_go_a_part_at_a_time(
     company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "_REASONS_AT_ONCE", 2)
+    monkeypatch.setattr(retention, "_AT_ONCE", 2)
     job = a_job(company, bob, state="failed", ended_at=NOW)
     for number in range(1, 6):
         JobReason.objects.create(job=job, number=number, since=NOW, code="x", document={})
