@@ -27,7 +27,9 @@ class Folder:
         self.asked: list[tuple[Any, ...]] = []
         self.error: Exception | None = None
 
-    def list_files(self, key: str, *, folder: str | None) -> JobFolder:
+    def list_files(
+        self, key: str, *, folder: str | None, cluster_user: str | None = None
+    ) -> JobFolder:
         self.asked.append((key, folder))
         if self.error is not None:
             raise self.error
@@ -41,7 +43,7 @@ class Folder:
         *,
         offset: int,
         limit: int,
-        folder: str | None,
+        cluster_user: str | None = None,
     ) -> FileChunk:
         self.asked.append((key, name, offset, limit))
         if name not in self.content:
