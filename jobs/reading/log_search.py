@@ -110,7 +110,7 @@ def search_log(
     log = AttemptLog(job_id, attempt)
     if rank is not None:
         log.check_rank(rank)
-    search = _Search(log, query, asked.limit, must_exist=rank is not None and stream is not None)
+    search = _Search(log, query, asked.limit)
     places = (
         _Place(each, name)
         for each in (range(begin.rank, log.ranks) if rank is None else (rank,))
@@ -156,22 +156,24 @@ def _continued(cursor: str) -> tuple[int, _Place]:
 class _Search:
     """A search until a page is full or a bound is reached."""
 
-    def __init__(self, log: AttemptLog, query: LogQuery, limit: int, *, must_exist: bool) -> None:
+    def __init__(self, log: AttemptLog, query: LogQuery, limit: int) -> None:
         self.matches: list[LogMatch] = []
         self.scanned_bytes = 0
         self.untimed = 0
         self._log = log
         self._query = query
         self._limit = limit
-        self._must_exist = must_exist
         self._wanted = query.text if query.matches_case else query.text.lower()
 
     def run(self, begin: _Place, places: Iterator[_Place]) -> _Place | None:
         """Search the streams of `places` from `begin` on. Return where to go on; None at the end.
 
-        Raises NotFound for a stream that must exist and does not, and ClusterAway.
+        Raises NotFound where none of the streams exists, with the reason of the first, and
+        ClusterAway.
         """
         streams = 0
+        missing: NotFound | None = None
+        has_read = begin != _Place()
         for place in places:
             if place.order < begin.order:
                 continue
@@ -182,12 +184,14 @@ class _Search:
             streams += 1
             try:
                 offset = self._search_stream(place)
-            except NotFound:
-                if self._must_exist:
-                    raise
+            except NotFound as problem:
+                missing = missing or problem
                 continue
+            has_read = True
             if offset is not None:
                 return place._replace(offset=offset)
+        if missing is not None and not has_read:
+            raise missing
         return None
 
     def _search_stream(self, place: _Place) -> int | None:

@@ -149,6 +149,7 @@ def test_queries(
         ("q=a&rank=2", 404),
         ("q=a&attempt=3", 404),
         ("q=a&rank=1&stream=stderr", 404),
+        ("q=a&rank=1", 200),
         ("q=a&since=yesterday", 400),
         ("q=a&cursor=zzz", 400),
         ("q=a&cursor=WyIyIiwiLTEiLCJzdGRvdXQiLCIwIl0", 400),
@@ -277,6 +278,18 @@ def test_lines_of_a_time(job: Job, bob: User, monkeypatch: pytest.MonkeyPatch) -
     ):
         body = caller.get(f"jobs/{job.pk}/logs/search?q=x&{query}").json()
         assert ([item["offset"] for item in body["items"]], body["untimed"]) == (offsets, 1)
+
+
+def test_a_cluster_without_logs_says_so(
+    job: Job, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: no matches, as if the log had been searched."""
+    with_logs(monkeypatch, FakeLogs({}))
+    answer = by_token(bob).get(f"jobs/{job.pk}/logs/search?q=loss")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        404,
+        "There is no stdout of rank 0 of attempt 2: it is not there",
+    )
 
 
 def test_a_cluster_that_does_not_answer(
