@@ -164,7 +164,7 @@ def test_what_has_no_folder(local_rig: LocalRig) -> None:
 
 @pytest.mark.slurm
 def test_a_job_of_slurm_without_files(slurm_rig: SlurmRig) -> None:
-    """Planted: another user's folder of the same name; a folder that is a link is followed."""
+    """Against: another user's folder of the same name; a folder that is a link is followed."""
     user = slurm_rig.cluster_user
     assert user is not None
     home = slurm_rig.bed.working_directory.replace("{user}", user)

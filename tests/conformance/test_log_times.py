@@ -26,7 +26,7 @@ def time_ms(chunk: LogChunk, offset: int) -> int:
 
 
 def test_lines_have_the_times_at_which_they_were_written(rig: Rig) -> None:
-    """Planted: a look at the end only, so that all lines have the last time."""
+    """Against: a look at the end only, so that all lines have the last time."""
     begin_ms = int(time.time() * 1000)
     workload = a_workload("echo one; sleep 4; echo two")
     rig.start(workload)
@@ -42,7 +42,7 @@ def test_lines_have_the_times_at_which_they_were_written(rig: Rig) -> None:
 
 
 def test_the_streams_of_all_ranks_have_times(rig: Rig) -> None:
-    """Planted: times of the first rank, or of one stream, alone."""
+    """Against: times of the first rank, or of one stream, alone."""
     workload = a_workload("echo out; echo err >&2; sleep 2", ranks=2)
     rig.start(workload)
     until_released(rig.connector, workload.key)
@@ -55,7 +55,7 @@ def test_the_streams_of_all_ranks_have_times(rig: Rig) -> None:
 
 
 def test_a_line_has_its_time_while_the_job_runs(rig: Rig) -> None:
-    """Planted: times once the job has ended."""
+    """Against: times once the job has ended."""
     go = rig.scratch / "go"
     workload = a_workload(f"echo one; while ! [ -e {go} ]; do sleep 0.1; done")
     rig.start(workload)

@@ -45,7 +45,7 @@ export function LogPane({
     const [start = 0] = wanted === "" ? [] : placesOf(found.log.lines[found.line]?.text ?? "", wanted);
     return { line: found.line, start };
   }, [isChosen, matches, number, found, sought]);
-  const status = place ? "around a match" : isComplete ? "complete" : isPaused ? "paused" : error ? "not up to date" : "following";
+  const status = place ? `around a match in ${place.stream}` : isComplete ? "complete" : isPaused ? "paused" : error ? "not up to date" : "following";
   const isMerged = source.stream === "merged";
   const name = `${isMerged ? "stdout and stderr" : source.stream} of rank ${source.rank}, attempt ${source.attempt}`;
   return (

@@ -179,7 +179,7 @@ describe("the log viewer", () => {
   };
 
   it("finds lines that are not loaded, shows what is around them, and goes back to the end", async () => {
-    // Planted: one page of the search; the line before the match is marked.
+    // Against: one page of the search; the line before the match is marked.
     const { user, container } = open(`/jobs/${RUNNING}`, { override: aLongLog });
     const pane = await screen.findByRole("region", { name: "Log of rank 0" });
     await user.type(screen.getByRole("textbox", { name: "Find in the log" }), "LOST");

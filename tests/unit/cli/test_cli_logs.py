@@ -58,7 +58,7 @@ def a_found_page(*items: dict[str, Any], cursor: str | None = None) -> dict[str,
 
 
 def test_a_search_prints_the_matches_of_all_pages(server: Server) -> None:
-    """Planted: a page without matches ends it; only rank 0 is searched."""
+    """Against: a page without matches ends it; only rank 0 is searched."""
     server.routes[f"GET jobs/{JOB_ID}/logs/search"] = [
         a_found_page(cursor="c1"),
         a_found_page(a_match("loss nan", at="2026-11-24T17:52:01Z"), cursor="c2"),

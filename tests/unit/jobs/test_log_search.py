@@ -100,7 +100,7 @@ STREAMS = {
 def test_all_ranks_and_streams_are_searched_in_order(
     job: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: offsets in characters; escape sequences that break a word."""
+    """Against: offsets in characters; escape sequences that break a word."""
     with_logs(monkeypatch, FakeLogs(STREAMS))
     assert by_token(bob).get(f"jobs/{job.pk}/logs/search?q=loss").json() == {
         "attempt": 2,
@@ -167,7 +167,7 @@ def test_what_is_refused(
 
 
 def test_pages_have_every_match_once(job: Job, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a page that continues after the piece of its last match."""
+    """Against: a page that continues after the piece of its last match."""
     with_logs(monkeypatch, FakeLogs(STREAMS))
     caller, found = by_token(bob), []
     address = f"/api/v1/jobs/{job.pk}/logs/search?q=loss&limit=1"
@@ -184,7 +184,7 @@ def test_pages_have_every_match_once(job: Job, bob: User, monkeypatch: pytest.Mo
 def test_a_page_stays_with_its_attempt(
     job: Job, company: Company, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: pages that continue in the attempt after a requeue."""
+    """Against: pages that continue in the attempt after a requeue."""
     with_logs(monkeypatch, FakeLogs(STREAMS))
     body = by_token(bob).get(f"jobs/{job.pk}/logs/search?q=loss&limit=1").json()
     last = job.attempts.get(number=2)
@@ -198,7 +198,7 @@ def test_a_page_stays_with_its_attempt(
 def test_a_page_reads_a_bounded_part_of_a_large_log(
     job: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: no bound of bytes; a stream that is held whole."""
+    """Against: no bound of bytes; a stream that is held whole."""
     monkeypatch.setattr(log_search, "SCAN_BYTES_MAX", 4_000)
     monkeypatch.setattr(log_search, "PIECE_BYTES", 1_000)
     text = b"".join(b"line %d\n" % number for number in range(2_000)) + b"needle\n"
@@ -230,7 +230,7 @@ def test_a_page_opens_a_bounded_number_of_streams(
 def test_the_open_line_of_a_running_job_is_found(
     job: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: only lines with an end; a search that waits for the end of the line."""
+    """Against: only lines with an end; a search that waits for the end of the line."""
     with_logs(monkeypatch, FakeLogs({(0, "stdout"): b"one\nstep 7"}, is_over=False))
     body = by_token(bob).get(f"jobs/{job.pk}/logs/search?q=STEP").json()
     assert (places(body), body["next"]) == ([(0, "stdout", 4)], None)
@@ -239,7 +239,7 @@ def test_the_open_line_of_a_running_job_is_found(
 def test_a_long_line_is_searched_in_parts(
     job: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: what the end of a piece cuts is not found, or is found twice."""
+    """Against: what the end of a piece cuts is not found, or is found twice."""
     monkeypatch.setattr(log_search, "PIECE_BYTES", 1_000)
     line = b"x" * 998 + b"needle" + b"y" * 3_000
     with_logs(monkeypatch, FakeLogs({(0, "stdout"): line}))
@@ -259,7 +259,7 @@ def test_the_shown_part_of_a_line_has_the_match(
 
 
 def test_lines_of_a_time(job: Job, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: the mark before a line; lines of unknown time are matches."""
+    """Against: the mark before a line; lines of unknown time are matches."""
     text = b"x 1\nx 2\nx 3\nx 4\n"
     marks = (LogTime(4, 1_000), LogTime(8, 2_000), LogTime(12, None), LogTime(16, 4_000))
     with_logs(monkeypatch, FakeLogs({(0, "stdout"): text}, marks=marks))
@@ -283,7 +283,7 @@ def test_lines_of_a_time(job: Job, bob: User, monkeypatch: pytest.MonkeyPatch) -
 def test_a_cluster_without_logs_says_so(
     job: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: no matches, as if the log had been searched."""
+    """Against: no matches, as if the log had been searched."""
     with_logs(monkeypatch, FakeLogs({}))
     answer = by_token(bob).get(f"jobs/{job.pk}/logs/search?q=loss")
     assert (answer.status_code, answer.json()["detail"]) == (
@@ -295,7 +295,7 @@ def test_a_cluster_without_logs_says_so(
 def test_a_cluster_that_does_not_answer(
     job: Job, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: a cluster that is away is taken for one without matches."""
+    """Against: a cluster that is away is taken for one without matches."""
 
     class Away(FakeLogs):
         def read_log(self, key: str, **asked: Any) -> LogChunk:
@@ -317,7 +317,14 @@ class _FixedLog(AttemptLog):
 
 
 @given(
-    st.text("aAbβ\n\r\t \x1b[m1\x00", max_size=120),
+    st.one_of(
+        st.text("aAbβ\n\r\t \x1b[m1\x00", max_size=120),
+        st.lists(
+            st.sampled_from(["a\n", "b", "1aB\n", "β\r\n", "\x1b[1ma\r", "\n", "\x00A\n"]),
+            min_size=12,
+            max_size=40,
+        ).map("".join),
+    ),
     st.sampled_from(["a", "ab", "B", "β", "1a"]),
     st.booleans(),
     st.integers(8, 40),
@@ -329,7 +336,7 @@ def test_a_search_finds_what_a_reader_of_the_whole_log_finds(
 ) -> None:
     """Lines longer than a piece are found in several parts, so that the last match is theirs.
 
-    Planted: whole lines only up to the last line feed; a short answer is taken for the end.
+    Against: whole lines only up to the last line feed; a short answer is taken for the end.
     """
     cluster = FakeLogs({(0, "stdout"): text.encode()}, part_bytes=part, is_over=is_over)
     whole = clean(text).split("\n")

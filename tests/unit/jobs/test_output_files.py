@@ -208,4 +208,7 @@ def test_clusters_whose_files_the_portal_cannot_read(job: Job, bob: User) -> Non
     job.attempts.get().cluster.__class__.objects.update(kind="kubernetes")
     answer = by_token(bob).get(f"jobs/{job.pk}/files")
     assert answer.status_code == 404
-    assert answer.json()["detail"].startswith("The files of attempt 1: the portal cannot read")
+    assert answer.json()["detail"] == (
+        "The files of attempt 1: Kubernetes clusters such as local keep no files of jobs; a job "
+        "can copy its results to a volume or a store."
+    )

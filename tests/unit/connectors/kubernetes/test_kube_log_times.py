@@ -63,7 +63,7 @@ def times_of(folder: Path, start: int, end: int) -> tuple[LogTime, ...]:
 
 
 def test_lines_of_a_second_share_a_mark(tmp_path: Path) -> None:
-    """Planted: a mark for each line; the time of the first line for those after it."""
+    """Against: a mark for each line."""
     lines = [
         (START * NANOS, b"one\n"),
         (START * NANOS + 700_000_000, b"two\n"),
@@ -78,7 +78,7 @@ def test_lines_of_a_second_share_a_mark(tmp_path: Path) -> None:
 
 
 def test_a_log_of_an_earlier_version_has_no_times_before(tmp_path: Path) -> None:
-    """Planted: the first new mark dates all that came before it."""
+    """Against: the first new mark dates all that came before it."""
     with writer(tmp_path) as opened:
         opened.take(stamped([(START * NANOS, b"old\n")], None))
         opened.note()
@@ -86,6 +86,20 @@ def test_a_log_of_an_earlier_version_has_no_times_before(tmp_path: Path) -> None
     with writer(tmp_path) as opened:
         opened.take(stamped([(START * NANOS, b"old\n"), ((START + 9) * NANOS, b"new\n")], None))
     assert times_of(tmp_path, 0, 8) == (LogTime(4, None), LogTime(8, (START + 9) * 1_000))
+
+
+def test_a_mark_of_lines_that_are_fetched_again_is_cut(tmp_path: Path) -> None:
+    """Against: the mark that is cut loses its time, or stays as it is."""
+    lines = [(START * NANOS, b"one\n"), (START * NANOS + 1, b"two\n")]
+    with writer(tmp_path) as opened:
+        opened.take(stamped(lines[:1], None))
+        opened.note()
+    with writer(tmp_path) as dying:
+        dying.take(stamped(lines, None))
+    assert times_of(tmp_path, 0, 8) == (LogTime(8, START * 1_000),)
+    with writer(tmp_path):
+        pass
+    assert times_of(tmp_path, 0, 8) == (LogTime(4, START * 1_000),)
 
 
 def test_marks_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +129,7 @@ def test_every_line_has_its_second(
 ) -> None:
     """However often a process dies, with or without a note of its position.
 
-    Planted: marks of what is fetched again stay. Planted: a mark that is cut at the position loses
-    its time.
+    Planted: lines of all seconds share a mark.
     """
     lines, nano = [], START * NANOS
     for step, text in steps:

@@ -41,7 +41,7 @@ def logs_of(workload: Workload, folder: Path, *, scontrol: str = "exit 1") -> tu
 
 
 def test_each_line_has_the_time_of_the_second_in_which_it_was_written(tmp_path: Path) -> None:
-    """Planted: one look, at the end. Planted: notes of what was not written."""
+    """Planted: one look, at the end."""
     script = "#!/bin/bash\necho one\nsleep 2.5\nprintf two\nsleep 2.5\n"
     workload = a_workload(script, batch=BatchLaunch(77))
     begin_s = int(time.time())
