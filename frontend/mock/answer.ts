@@ -1,5 +1,5 @@
 /** A REST API made of the company's story. Shared by `npm run dev:mock` and the tests. */
-import type { Announcement, Attempt, AttemptCosts, ChangeRequestDetail, CreditBank, CreditTransfer, ExtensionPlan, Job, JobAlternatives, JobDetail, JobFiles, JobPlan, JobRequest, LogChunk, LogSummary, MaintenanceWindow, MovePreview, Notice, NoticePreferences, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, SecondFactors, Session, TreeNode } from "../src/api/types";
+import type { Announcement, Attempt, AttemptCosts, ChangeRequestDetail, CreditBank, CreditTransfer, ExtensionPlan, Job, JobAlternatives, JobDetail, JobFiles, JobPlan, JobRequest, LogChunk, LogSearchPage, LogSummary, MaintenanceWindow, MovePreview, Notice, NoticePreferences, OpenWork, PlannedChange, Quarantine, Quota, RateCard, Scheduler, SecondFactors, Session, TreeNode } from "../src/api/types";
 import { aChargeback, theClosedMonths, theGroups, theIdle, theMoves } from "./groups.ts";
 import {
   aSession,
@@ -648,6 +648,7 @@ function jobs(request: MockRequest, id?: string, action?: string): MockAnswer {
   if (job === undefined) return aProblem(404, "not_found", "There is no such job here.");
   switch (action) {
     case "logs":
+      if (request.path.endsWith("/search")) return { status: 200, body: logMatches(query) };
       return { status: 200, body: logChunk(query, job.state !== "running") };
     case "log-summary":
       return { status: 200, body: aLogSummary({ attempt: job.attempt, rank: Number(query.get("rank") ?? 0) }) };
@@ -853,6 +854,26 @@ function logChunk(query: URLSearchParams, isFinal: boolean): LogChunk {
       .split("\n")
       .slice(0, -1)
       .map((_, line, { length }) => ({ line, at: iso(Date.now() - (length - line) * 1000) })),
+  };
+}
+
+/** One line of the made-up log, on every rank that is searched. */
+function logMatches(query: URLSearchParams): LogSearchPage {
+  const rank = query.get("rank");
+  const ranks = rank === null ? [0, 1, 2] : [Number(rank)];
+  return {
+    attempt: Number(query.get("attempt") ?? 1),
+    ranks: 12,
+    items: ranks.map((each) => ({
+      rank: each,
+      stream: "stdout",
+      offset: 480 * (each + 1),
+      text: `step ${each + 12}  ${query.get("q") ?? ""}  tokens/s 412,330`,
+      at: iso(Date.now() - 3_600_000),
+    })),
+    next: null,
+    scanned_bytes: 900_000,
+    untimed: 0,
   };
 }
 

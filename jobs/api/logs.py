@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,13 @@ from rest_framework.views import APIView
 
 from jobs.reading import logs
 from jobs.reading.log_downloads import download_log
+from jobs.reading.log_search import (
+    QUERY_CHARS_MAX,
+    SHOWN_CHARS_MAX,
+    LogMatch,
+    LogQuery,
+    search_log,
+)
 from jobs.reading.log_summary import summarize_log
 from jobs.reading.queries import (
     get_job,
@@ -25,7 +33,8 @@ from jobs.reading.queries import (
 from jobs.reading.reading_rights import ReadingRight
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_again, actor_from
-from webapi.parameters import Parameters, choice, whole
+from webapi.paging import page_body
+from webapi.parameters import PageParameters, Parameters, choice, flag, text, time, whole
 from webapi.serializers import answers
 from webapi.streams import PartwiseResponse
 
@@ -123,6 +132,48 @@ class LogDownloadParameters(Parameters):
     stream: str | None = choice(logs.STREAMS, "Default with a rank: stdout")
 
 
+class LogMatchSerializer(serializers.Serializer[Any]):
+    """A line of a log with the text of a search."""
+
+    rank = serializers.IntegerField()
+    stream = serializers.ChoiceField(choices=logs.STREAMS)
+    offset = serializers.IntegerField(help_text="First byte of the line in its stream")
+    text = serializers.CharField(
+        help_text=f"At most {SHOWN_CHARS_MAX} characters of the line, around the first match"
+    )
+    at = serializers.DateTimeField(
+        allow_null=True, help_text="When the line was written; null: unknown"
+    )
+
+
+class LogSearchSerializer(serializers.Serializer[Any]):
+    """A page of the lines that a search found, in the order of ranks, streams and offsets."""
+
+    attempt = serializers.IntegerField()
+    ranks = serializers.IntegerField()
+    items = LogMatchSerializer(many=True)
+    next = serializers.CharField(
+        allow_null=True,
+        help_text="Address of the next page, which a page without matches may have too",
+    )
+    scanned_bytes = serializers.IntegerField(help_text="Bytes that this page read")
+    untimed = serializers.IntegerField(
+        help_text="Matching lines that were left out because their time is unknown"
+    )
+
+
+class LogSearchParameters(PageParameters):
+    """The lines that a search finds, and where it looks for them."""
+
+    q: str = text("Text of one line", most=QUERY_CHARS_MAX, required="the text to search for")
+    case: bool = flag("Whether upper and lower case differ")
+    attempt: int | None = whole("Default: the latest", low=1, high=_NUMBER_MAX)
+    rank: int | None = whole("Default: all ranks", low=0, high=_NUMBER_MAX)
+    stream: str | None = choice(logs.STREAMS, "Default: both")
+    since: datetime | None = time("Only lines written from this time on")
+    until: datetime | None = time("Only lines written until this time")
+
+
 class JobLogSummary(APIView):
     """The summary of a job's log."""
 
@@ -193,6 +244,44 @@ class JobLogs(APIView):
                 "is_truncated": found.is_truncated,
                 "ranks": found.ranks,
                 "times": [{"line": line, "at": at} for line, at in found.times],
+            }
+        )
+
+
+class JobLogSearch(APIView):
+    """A search in the log of a job."""
+
+    @extend_schema(
+        operation_id="search_job_log",
+        summary="Search the log of a job",
+        description="Finds lines with a literal text. A page reads at most 16 MiB of the log, so "
+        "that a page without matches may have a next one. With `since` or `until`, lines of "
+        "unknown time are left out. Parts of 1 MiB of a longer line count as lines.",
+        parameters=LogSearchParameters.in_openapi(),
+        responses=answers({200: LogSearchSerializer}, 403, 404, 503),
+    )
+    def get(self, request: Request, job_id: UUID) -> Response:
+        """Return a page of matching lines."""
+        asked = LogSearchParameters.read(request)
+        actor, now = actor_from(request), SystemClock().now()
+        view = get_job(job_id, actor=actor, now=now)
+        require_log(view, actor)
+        found = search_log(
+            job_id,
+            attempt=asked.attempt,
+            rank=asked.rank,
+            stream=asked.stream,
+            query=LogQuery(asked.q, asked.case, asked.since, asked.until),
+            asked=asked,
+        )
+        record_reading(view.job, "log", actor=actor, now=now)
+        return Response(
+            {
+                "attempt": found.attempt,
+                "ranks": found.ranks,
+                **page_body(request, found.page, LogMatch._asdict),
+                "scanned_bytes": found.scanned_bytes,
+                "untimed": found.untimed,
             }
         )
 

@@ -25,7 +25,7 @@ from jobs.api.files import JobFileDownload, JobFiles
 from jobs.api.history import JobHistory
 from jobs.api.job_actions import JobActionPreview, JobActions
 from jobs.api.job_requests import StoredJobRequest
-from jobs.api.logs import JobLogDownload, JobLogs, JobLogSummary
+from jobs.api.logs import JobLogDownload, JobLogs, JobLogSearch, JobLogSummary
 from jobs.api.maintenance import MaintenanceJobs
 from jobs.api.members import MemberList, MemberTotals
 from jobs.api.metrics import JobMetrics
@@ -55,6 +55,7 @@ urlpatterns: list[URLPattern] = [
     path("jobs/<uuid:job_id>/decisions", cycles.JobDecisions.as_view()),
     path("jobs/<uuid:job_id>/logs", JobLogs.as_view()),
     path("jobs/<uuid:job_id>/logs/download", JobLogDownload.as_view()),
+    path("jobs/<uuid:job_id>/logs/search", JobLogSearch.as_view()),
     path("jobs/<uuid:job_id>/log-summary", JobLogSummary.as_view()),
     path("jobs/<uuid:job_id>/files", JobFiles.as_view()),
     path("jobs/<uuid:job_id>/files/download", JobFileDownload.as_view()),

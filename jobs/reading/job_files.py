@@ -51,7 +51,9 @@ def list_files(job_id: UUID, *, attempt: int | None, asked: AskedPage) -> FilePa
     """
     found = started_attempt(job_id, attempt, missing="it has no files")
     with _problems(found, "The files"):
-        folder = _reader_of(found.cluster).list_files(found.key, folder=found.job.folder)
+        folder = _reader_of(found.cluster).list_files(
+            found.key, folder=found.job.folder, cluster_user=found.cluster_user
+        )
     files = folder.files
     if asked.cursor is not None:
         (after,) = decode_cursor(asked.cursor, parts=1)
@@ -103,7 +105,7 @@ class OpenedFile:
                 self._name,
                 offset=offset,
                 limit=limit,
-                folder=self._attempt.job.folder,
+                cluster_user=self._attempt.cluster_user,
             )
 
 
@@ -118,9 +120,13 @@ def open_file(job_id: UUID, name: str, *, attempt: int | None, right: ReadingRig
 
 def _reader_of(cluster: Cluster) -> FileReader:
     """Return the reader of files. Raises FilesUnavailable and ClusterUnavailable."""
-    opener = kind_named(cluster.kind).open_files
+    kind = kind_named(cluster.kind)
+    opener = kind.open_files
     if opener is None:
-        raise FilesUnavailable(f"the portal cannot read the files of jobs on {cluster.name}")
+        raise FilesUnavailable(
+            f"{kind.label} clusters such as {cluster.name} keep no files of jobs; a job can copy "
+            "its results to a volume or a store"
+        )
     try:
         check_trusted(cluster.kind, cluster.options)
         return opener({**cluster.options, **operator_options(cluster.kind)}, str(cluster.pk))

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from clusters.models import Cluster
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.protocol import LogChunk, LogReader
+from connectors.protocol import LogChunk, LogReader, LogTime
 from connectors.registry import kind_named
 from jobs.errors import ClusterAway
 from jobs.execution.connecting import connector_of
@@ -32,7 +32,7 @@ _ESCAPE_SEQUENCE = re.compile(
 _OPEN_SEQUENCE = re.compile(
     r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b\r\n]{0,256}\x1b?|[ -/]{0,8})\Z"
 )
-_LINE_END = re.compile(rb"\r\n|\r|\n")
+LINE_END = re.compile(rb"\r\n|\r|\n")
 #: Controls but line feed and tab, and what reorders text on the screen.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -68,40 +68,11 @@ def read_log(
     checked that the actor may read the content of the job. Raises NotFound if there is no such log,
     with the reason in its sentence, and ClusterAway.
     """
-    found = started_attempt(job_id, attempt, missing="there is no log")
-    if found.job.origin == JobOrigin.NATIVE:
-        raise NotFound(
-            "The log is not available here: the job was submitted directly to its cluster. "
-            "Its user finds it where they had it written."
-        )
-    ranks = found.ranks
-    if rank >= ranks:
-        raise NotFound(
-            "The script runs once, so its only rank is 0."
-            if ranks == 1
-            else f"The attempt has {ranks} ranks, the last of them is rank {ranks - 1}."
-        )
-    try:
-        chunk = _reader_of(found.cluster).read_log(
-            found.key,
-            rank=rank,
-            stream=stream,
-            offset=offset,
-            limit=limit,
-            cluster_user=found.cluster_user,
-        )
-    except LogUnavailable as problem:
-        raise NotFound(
-            f"There is no {stream} of rank {rank} of attempt {found.number}: {problem}"
-        ) from problem
-    except ClusterUnavailable as problem:
-        raise ClusterAway(
-            f"The cluster {found.cluster.name} does not answer, so its logs cannot be read now; "
-            "try again in a moment."
-        ) from problem
+    log = AttemptLog(job_id, attempt)
+    chunk = log.read(rank, stream, offset, limit)
     start, end, text = decoded(chunk, from_end=offset < 0)
     return LogText(
-        attempt=found.number,
+        attempt=log.attempt,
         rank=rank,
         stream=stream,
         offset=start,
@@ -109,9 +80,66 @@ def read_log(
         text=text,
         is_final=chunk.is_final and end == chunk.next_offset,
         is_truncated=chunk.is_truncated,
-        ranks=ranks,
+        ranks=log.ranks,
         times=line_times(chunk, start, end),
     )
+
+
+class AttemptLog:
+    """The log of one attempt of a job, by default the latest, whose chunks are read when wanted.
+
+    Raises NotFound for a job without such an attempt, and for a native job.
+    """
+
+    def __init__(self, job_id: UUID, attempt: int | None) -> None:
+        found = started_attempt(job_id, attempt, missing="there is no log")
+        if found.job.origin == JobOrigin.NATIVE:
+            raise NotFound(
+                "The log is not available here: the job was submitted directly to its cluster. "
+                "Its user finds it where they had it written."
+            )
+        self._attempt = found
+        self._reader: LogReader | None = None
+        self.attempt = found.number
+        self.ranks = found.ranks
+
+    def check_rank(self, rank: int) -> None:
+        """Raise NotFound for a rank that the attempt does not have."""
+        if rank >= self.ranks:
+            raise NotFound(
+                "The script runs once, so its only rank is 0."
+                if self.ranks == 1
+                else f"The attempt has {self.ranks} ranks, the last of them is rank "
+                f"{self.ranks - 1}."
+            )
+
+    def read(self, rank: int, stream: str, offset: int, limit: int) -> LogChunk:
+        """Return at most `limit` bytes of one stream of a rank, see `LogReader.read_log`.
+
+        Raises NotFound if there is no such log, with the reason in its sentence, and ClusterAway.
+        """
+        self.check_rank(rank)
+        cluster = self._attempt.cluster
+        try:
+            if self._reader is None:
+                self._reader = _reader_of(cluster)
+            return self._reader.read_log(
+                self._attempt.key,
+                rank=rank,
+                stream=stream,
+                offset=offset,
+                limit=limit,
+                cluster_user=self._attempt.cluster_user,
+            )
+        except LogUnavailable as problem:
+            raise NotFound(
+                f"There is no {stream} of rank {rank} of attempt {self.attempt}: {problem}"
+            ) from problem
+        except ClusterUnavailable as problem:
+            raise ClusterAway(
+                f"The cluster {cluster.name} does not answer, so its logs cannot be read now; "
+                "try again in a moment."
+            ) from problem
 
 
 def started_attempt(job_id: UUID, attempt: int | None, *, missing: str) -> Attempt:
@@ -180,7 +208,7 @@ def line_times(chunk: LogChunk, start: int, end: int) -> tuple[tuple[int, dateti
     if not chunk.times:
         return ()
     data = chunk.data[start - chunk.offset : end - chunk.offset]
-    begins = [0, *(found.end() for found in _LINE_END.finditer(data))]
+    begins = [0, *(found.end() for found in LINE_END.finditer(data))]
     marks = iter(chunk.times)
     mark = next(marks, None)
     found: list[tuple[int, datetime | None]] = []
@@ -189,11 +217,17 @@ def line_times(chunk: LogChunk, start: int, end: int) -> tuple[tuple[int, dateti
             break
         while mark is not None and mark.until <= start + begin:
             mark = next(marks, None)
-        at_ms = None if mark is None else mark.at_ms
-        at = None if at_ms is None else _EPOCH + timedelta(milliseconds=at_ms)
+        at = time_of(mark)
         if not found or found[-1][1] != at:
             found.append((line, at))
     return tuple(found)
+
+
+def time_of(mark: LogTime | None) -> datetime | None:
+    """Return the time of a mark; None where it is unknown."""
+    if mark is None or mark.at_ms is None:
+        return None
+    return _EPOCH + timedelta(milliseconds=mark.at_ms)
 
 
 def clean(text: str) -> str:

@@ -22,6 +22,7 @@ from primitives.state_words import state_phrase
 _LOOKS_IN_SILENCE = 3
 _LOG_PIECE = 262_144
 _LOG_PIECE_MIN = 16
+_MATCHES_OF_PAGE = 500
 #: Numbers of bytes before the end of a log that are searched for its last lines.
 _TAIL_SIZES = (_LOG_PIECE, 4 * _LOG_PIECE, 16 * _LOG_PIECE)
 _OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
@@ -33,7 +34,10 @@ def logs(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Print new output until the job ends.")
     ] = False,
-    rank: Annotated[int, typer.Option(min=0, help="Rank of the process.")] = 0,
+    rank: Annotated[
+        int | None,
+        typer.Option(min=0, help="Rank of the process. Default: 0; with --search, all ranks."),
+    ] = None,
     stderr: Annotated[
         bool, typer.Option("--stderr", help="Print standard error instead of standard output.")
     ] = False,
@@ -42,6 +46,21 @@ def logs(
     ] = None,
     tail: Annotated[
         int | None, typer.Option(min=1, metavar="LINES", help="Print only the last lines.")
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Print the lines with TEXT, of all ranks and streams."),
+    ] = None,
+    case: Annotated[
+        bool, typer.Option("--case", help="With --search: upper and lower case differ.")
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --search: only lines from this time on."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --search: only lines until this time."),
     ] = None,
     archive: Annotated[
         Path | None,
@@ -52,20 +71,38 @@ def logs(
 ) -> None:
     """Print a job's log. With -f, print new output of all attempts too.
 
-    A job has two logs: standard output, and with --stderr standard error.
+    A job has two logs: standard output, and with --stderr standard error. --search looks in both.
     """
     api = open_api(ctx)
     if archive is not None:
-        if follow or stderr or rank or tail is not None:
+        if follow or stderr or rank or tail is not None or search is not None:
             raise CliError(
-                "--zip stores all ranks and streams. Leave out -f, --rank, --stderr and --tail."
+                "--zip stores all ranks and streams. Leave out -f, --rank, --stderr, --tail and "
+                "--search."
             )
         _store_all(api, id_of_job(api, job), attempt, archive)
         return
+    if search is not None:
+        if follow or tail is not None:
+            raise CliError("--search reads the log as it is now. Leave out -f and --tail.")
+        _print_matches(
+            api,
+            id_of_job(api, job),
+            q=search,
+            case="true" if case else None,
+            rank=rank,
+            stream="stderr" if stderr else None,
+            attempt=attempt,
+            since=since,
+            until=until,
+        )
+        return
+    if case or since is not None or until is not None:
+        raise CliError("--case, --since and --until need --search TEXT.")
     reader = LogReader(
         api,
         id_of_job(api, job),
-        rank=rank,
+        rank=rank or 0,
         stream="stderr" if stderr else "stdout",
         attempt=attempt,
         tail=tail,
@@ -84,6 +121,29 @@ def _store_all(api: Api, job_id: str, attempt: int | None, archive: Path) -> Non
         for chunk in api.download(f"jobs/{job_id}/logs/download{query}"):
             target.write(chunk)
     tell(f"{archive}: the logs of all ranks.")
+
+
+def _print_matches(api: Api, job_id: str, **asked: Any) -> None:
+    """Print the lines that a search finds, each with its rank, stream and time."""
+    from httpx import URL
+
+    cursor: str | None = None
+    found = untimed = 0
+    while True:
+        page = of_one_job(
+            api, job_id, "/logs/search", **asked, limit=_MATCHES_OF_PAGE, cursor=cursor
+        )
+        for match in page["items"]:
+            at = match["at"] or "unknown time"
+            print(f"rank {match['rank']} {match['stream']} {at}: {match['text']}")
+        found, untimed = found + len(page["items"]), untimed + page["untimed"]
+        if page["next"] is None:
+            break
+        cursor = URL(str(page["next"])).params.get("cursor")
+    if untimed:
+        tell(f"Matching lines without a known time, which are left out: {untimed}.")
+    if not found:
+        tell("No line of the log has this text.")
 
 
 def _tell_of_the_other_stream(reader: LogReader, attempt: str) -> None:

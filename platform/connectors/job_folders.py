@@ -8,6 +8,7 @@ can replace it in between.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -23,9 +24,17 @@ NAME_BYTES_MAX = 500
 CHUNK_BYTES_MAX = 1 << 20
 #: The last second that a time of Python can have: a job sets the times of its files as it likes.
 LATEST_S = 253_402_300_799
+#: The errors of opening a symbolic link without following it, a socket, or what has no such name.
+NO_FILE = frozenset(
+    {errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.ENAMETOOLONG, errno.EACCES, errno.ENOENT}
+)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: a user may have put a pipe there, and opening it would never return.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+#: The variable in which a job finds its folder.
+OUTPUT_VARIABLE = "TIDEGATE_OUTPUT_DIR"
 
 
 class FilesUnavailable(ConnectorError):
@@ -51,6 +60,11 @@ class JobFolder(NamedTuple):
     is_cut: bool
     left_out: int
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it."""
+        return not self.files and not self.is_cut and not self.left_out
+
 
 class FileChunk(NamedTuple):
     """Bytes of a file of `size_bytes`. Chunks with the same `version` are of the same content."""
@@ -62,10 +76,16 @@ class FileChunk(NamedTuple):
 
 
 class FileReader(Protocol):
-    """Reads the files of a cluster's jobs. Raises FilesUnavailable and ClusterUnavailable."""
+    """Reads the files of a cluster's jobs. Raises FilesUnavailable and ClusterUnavailable.
 
-    def list_files(self, key: str, *, folder: str | None) -> JobFolder:
-        """Return the files of a workload. `folder` is the workload's."""
+    They are in a folder that the cluster makes for one workload; see `OUTPUT_VARIABLE`.
+    `cluster_user` is the workload's.
+    """
+
+    def list_files(
+        self, key: str, *, folder: str | None, cluster_user: str | None = None
+    ) -> JobFolder:
+        """Return the files of a workload. `folder` is where its author had it start."""
         ...
 
     def read_file(
@@ -75,10 +95,18 @@ class FileReader(Protocol):
         *,
         offset: int,
         limit: int,
-        folder: str | None,
+        cluster_user: str | None = None,
     ) -> FileChunk:
         """Return at most `limit` bytes, and 1 MiB, of the file `name` from `offset`."""
         ...
+
+
+def none_left(folder: str) -> FilesUnavailable:
+    """Return the refusal for a job that left no file, and that ran in another `folder`."""
+    return FilesUnavailable(
+        f"the job ran in {folder}, and its files are there; what it writes to ${OUTPUT_VARIABLE} "
+        "is listed here"
+    )
 
 
 def list_folder(folder: int, uid: int) -> JobFolder:
@@ -155,6 +183,22 @@ def read_in_folder(folder: int, name: str, uid: int, *, offset: int, limit: int)
 def _modified_s(found: os.stat_result) -> int:
     """Return the time of the last change in epoch seconds, within the times of Python."""
     return min(max(int(found.st_mtime), 0), LATEST_S)
+
+
+def written_ms(found: os.stat_result) -> int | None:
+    """Return the time of the last write in epoch milliseconds; None for one that is no date."""
+    at_ms = found.st_mtime_ns // 1_000_000
+    return at_ms if 0 <= at_ms <= LATEST_S * 1_000 else None
+
+
+@contextlib.contextmanager
+def opened_folder(path: str, *, dir_fd: int | None = None) -> Iterator[int]:
+    """Open a folder that is no link, where `dir_fd` leads. Raises OSError."""
+    opened = os.open(path, _FOLDER, dir_fd=dir_fd)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
 
 
 @contextlib.contextmanager

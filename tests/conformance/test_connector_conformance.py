@@ -480,7 +480,7 @@ def test_reading_a_log_by_offset(rig: Rig, offset: int, limit: int, expected: Lo
     rig.start(workload)
     until_released(rig.connector, workload.key)
     chunk = rig.read_log(workload.key, rank=0, stream="stdout", offset=offset, limit=limit)
-    # Times of lines are of the kind of cluster: `test_local_output`.
+    # Times of lines: `test_log_times`.
     assert replace(chunk, times=()) == expected
 
 

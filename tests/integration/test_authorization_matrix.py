@@ -639,6 +639,9 @@ TABLE: dict[tuple[str, str], Case] = {
     ("GET", "jobs/<uuid:job_id>/logs/download"): a_case(
         "401 404 404 404 404 404 404 403 403 404 404"
     ),
+    ("GET", "jobs/<uuid:job_id>/logs/search"): a_case(
+        "401 404 404 404 404 404 404 403 403 404 404", query="?q=a"
+    ),
     ("GET", "jobs/<uuid:job_id>/files"): a_case("401 404 404 404 404 404 404 403 403 404 404"),
     ("GET", "jobs/<uuid:job_id>/files/download"): a_case(
         "401 404 404 404 404 404 404 403 403 404 404", query="?name=a"

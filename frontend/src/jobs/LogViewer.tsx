@@ -2,12 +2,15 @@ import { Button, Menu, MultiSelect, SegmentedControl, Select, TextInput } from "
 import { useState } from "react";
 
 import type { Attempt, LogSummary } from "../api/types";
+import { LogMatches } from "./LogMatches";
 import { LogPane } from "./LogPane";
-import type { LogSource, LogView } from "./useLog";
+import type { LogPlace, LogSource, LogView } from "./useLog";
 import "./log.css";
 
 /** Ranks that are shown side by side at most. */
 export const RANKS_MAX = 4;
+/** The longest text that the server looks for. */
+const QUERY_CHARS_MAX = 200;
 /** Ranks that the list of ranks offers before a search. */
 const RANKS_OFFERED = 100;
 const VIEWS: Record<LogView, string> = { merged: "merged", stdout: "stdout", stderr: "stderr" };
@@ -40,18 +43,37 @@ export function LogViewer({
 }) {
   const [isPaused, setPaused] = useState(false);
   const [sought, setSought] = useState("");
+  const [showsAll, setShowsAll] = useState(false);
+  const [places, setPlaces] = useState<ReadonlyMap<string, LogPlace>>(new Map());
+  const keyOf = (rank: number) => `${source.job} ${source.attempt} ${rank} ${source.stream}`;
+  const setPlace = (key: string, place: LogPlace | null) =>
+    setPlaces((before) => {
+      const after = new Map(before);
+      if (place === null) after.delete(key);
+      else after.set(key, place);
+      return after;
+    });
   const rankCount = Math.max(summary?.ranks ?? 1, ...ranks.map((rank) => rank + 1));
   return (
     <div className="stack">
       <div className="inline">
         <TextInput
-          aria-label="Find in the loaded lines"
-          placeholder="Find in the loaded lines"
+          aria-label="Find in the log"
+          placeholder="Find in the log"
+          maxLength={QUERY_CHARS_MAX}
           size="xs"
           className="log-search"
           value={sought}
-          onChange={({ currentTarget }) => setSought(currentTarget.value)}
+          onChange={({ currentTarget }) => {
+            setSought(currentTarget.value);
+            setPlaces(new Map());
+          }}
         />
+        {rankCount > 1 && sought.trim() !== "" && (
+          <Button variant="default" size="xs" aria-pressed={showsAll} onClick={() => setShowsAll(!showsAll)}>
+            All ranks
+          </Button>
+        )}
         <SegmentedControl
           aria-label="Stream"
           size="xs"
@@ -101,13 +123,25 @@ export function LogViewer({
       <div className="log-panes">
         {ranks.map((rank) => (
           <LogPane
-            key={`${source.job} ${source.attempt} ${rank} ${source.stream}`}
+            key={keyOf(rank)}
             source={{ ...source, rank }}
             isPaused={isPaused}
             sought={sought}
+            place={places.get(keyOf(rank)) ?? null}
+            onPlace={(place) => setPlace(keyOf(rank), place)}
           />
         ))}
       </div>
+      {showsAll && rankCount > 1 && sought.trim() !== "" && (
+        <LogMatches
+          source={source}
+          sought={sought}
+          onChoose={({ rank, stream, offset }) => {
+            setPlace(keyOf(rank), { stream, offset });
+            if (!ranks.includes(rank)) onChoose({ ranks: [rank, ...ranks.slice(1)] });
+          }}
+        />
+      )}
     </div>
   );
 }

@@ -141,16 +141,80 @@ describe("the log viewer", () => {
     const text = Array.from({ length: 300 }, (_, i) => (i % 100 === 0 ? `worker ${i} lost\n` : `step ${i}\n`)).join("");
     const { user, container } = open(`/jobs/${RUNNING}`, { override: answers(() => text) });
     const pane = await screen.findByRole("region", { name: "Log of rank 0" });
-    await user.type(screen.getByRole("textbox", { name: "Find in the loaded lines" }), "Worker");
-    expect(await within(pane).findByText("3 of 3 matches")).toBeInTheDocument();
+    await user.type(screen.getByRole("textbox", { name: "Find in the log" }), "Worker");
+    expect(await within(pane).findByText("in view: 3 of 3 matches")).toBeInTheDocument();
     await user.click(within(pane).getByRole("button", { name: "Next match" }));
     expect(pane.querySelector("mark.current")?.parentElement).toHaveTextContent("worker 200 lost");
     await user.click(within(pane).getByRole("button", { name: "Next match" }));
-    expect(within(pane).getByText("1 of 3 matches")).toBeInTheDocument();
+    expect(within(pane).getByText("in view: 1 of 3 matches")).toBeInTheDocument();
     expect(pane.querySelector("mark.current")?.parentElement).toHaveTextContent("worker 0 lost");
     await user.click(within(pane).getByRole("button", { name: "Previous match" }));
-    expect(within(pane).getByText("3 of 3 matches")).toBeInTheDocument();
+    expect(within(pane).getByText("in view: 3 of 3 matches")).toBeInTheDocument();
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  /** A log of which the end is shown, and two lines far before it that the server finds. */
+  const aLongLog: Override = ({ path, query }) => {
+    if (path.endsWith("/logs/search")) {
+      const isSecond = query.get("cursor") === "second";
+      const items = [300_000, 700_000].map((offset) => ({
+        rank: 0,
+        stream: "stdout" as const,
+        offset,
+        text: `lost at ${offset}`,
+        at: at(1),
+      }));
+      const next = isSecond ? null : `/api/v1/jobs/${RUNNING}/logs/search?cursor=second`;
+      return {
+        status: 200,
+        body: { attempt: 1, ranks: 4, items: isSecond ? items : [], next, scanned_bytes: 1, untimed: 0 },
+      };
+    }
+    if (!path.endsWith("/logs")) return undefined;
+    const offset = Number(query.get("offset"));
+    const limit = Number(query.get("limit"));
+    const text = offset < 0 ? "the end\n" : limit === 65_536 ? "one\ntwo\nthree\n" : `lost at ${offset}\nnext\n`;
+    const start = offset < 0 ? 900_000 : offset;
+    return { status: 200, body: aChunk(text, { offset: start, next_offset: offset < 0 ? 900_008 : offset + limit, is_final: offset < 0 }) };
+  };
+
+  it("finds lines that are not loaded, shows what is around them, and goes back to the end", async () => {
+    // Against: one page of the search; the line before the match is marked.
+    const { user, container } = open(`/jobs/${RUNNING}`, { override: aLongLog });
+    const pane = await screen.findByRole("region", { name: "Log of rank 0" });
+    await user.type(screen.getByRole("textbox", { name: "Find in the log" }), "LOST");
+    expect(await within(pane).findByText("in the whole log: 2 lines")).toBeInTheDocument();
+    expect(within(pane).getByText("in view: no match")).toBeInTheDocument();
+    await user.click(within(pane).getByRole("button", { name: "Previous match in the whole log" }));
+    expect(await within(pane).findByText("in the whole log: 2 of 2 lines")).toBeInTheDocument();
+    await waitFor(() => expect(pane.querySelector("mark.current")?.parentElement).toHaveTextContent("lost at 700000"));
+    expect(within(pane).getByText("three")).toBeInTheDocument();
+    await user.click(within(pane).getByRole("button", { name: "Previous match in the whole log" }));
+    await waitFor(() => expect(pane.querySelector("mark.current")?.parentElement).toHaveTextContent("lost at 300000"));
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(within(pane).getByRole("button", { name: "Back to the end" }));
+    expect(await within(pane).findByText("the end")).toBeInTheDocument();
+    expect(within(pane).queryByText("three")).toBeNull();
+  });
+
+  it("lists the matches of all ranks, each a way to its place", async () => {
+    const { user, container } = open(`/jobs/${RUNNING}?rank=1`, { override: aLongLog });
+    await user.type(await screen.findByRole("textbox", { name: "Find in the log" }), "lost");
+    await user.click(screen.getByRole("button", { name: "All ranks" }));
+    const table = await screen.findByRole("table", { name: "Matching lines" });
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(within(table).getByRole("button", { name: "lost at 300000" }));
+    const pane = await screen.findByRole("region", { name: "Log of rank 0" });
+    await waitFor(() => expect(pane.querySelector("mark.current")?.parentElement).toHaveTextContent("lost at 300000"));
+  });
+
+  it("says why the log cannot be searched", async () => {
+    const detail = "There is no stdout of rank 0 of attempt 1: it is gone";
+    const { user } = open(`/jobs/${RUNNING}`, {
+      override: ({ path }) => (path.endsWith("/logs/search") ? aProblem(404, "not_found", detail) : undefined),
+    });
+    await user.type(await screen.findByRole("textbox", { name: "Find in the log" }), "lost");
+    expect(await screen.findByText(detail)).toBeInTheDocument();
   });
 
   it("shows several ranks side by side, and keeps them in the address", async () => {

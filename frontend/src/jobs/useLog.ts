@@ -1,3 +1,4 @@
+import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 
 import { ApiError, client, unwrap } from "../api/client";
@@ -8,6 +9,11 @@ const RETRY_MS = 5000;
 const CHUNK_BYTES = 65_536;
 /** A viewer begins this far from the end, where the newest lines are. */
 const TAIL_BYTES = 262_144;
+/** Bytes that are shown before and after a place. */
+const BEFORE_BYTES = 65_536;
+const AFTER_BYTES = 131_072;
+/** The server reads no smaller piece. */
+const PIECE_BYTES_MIN = 16;
 const STREAMS: readonly Stream[] = ["stdout", "stderr"];
 
 export type LogView = Stream | "merged";
@@ -18,6 +24,12 @@ export interface LogSource {
   rank: number;
   /** One stream, or both together. */
   stream: LogView;
+}
+
+/** The first byte of a line. */
+export interface LogPlace {
+  stream: Stream;
+  offset: number;
 }
 
 export interface LiveLog {
@@ -115,4 +127,27 @@ export function useLog(source: LogSource, isPaused: boolean): LiveLog {
   }, [job, attempt, rank, view, isPaused]);
 
   return log;
+}
+
+/** The lines around a place, and the number of the line that begins there. */
+export function useLogAround({ job, attempt, rank }: LogSource, place: LogPlace | null) {
+  return useQuery({
+    queryKey: ["jobs", "log-around", job, attempt, rank, place],
+    enabled: place !== null,
+    staleTime: Infinity,
+    retry: false,
+    queryFn: async ({ signal }) => {
+      const { stream, offset } = place ?? { stream: "stdout", offset: 0 };
+      const start = Math.max(0, offset - BEFORE_BYTES);
+      let log = emptyLog(offset);
+      if (offset - start >= PIECE_BYTES_MIN) {
+        // The piece ends where the line begins, so that its lines are those before.
+        const before = await readChunk({ job, attempt, rank }, stream, start, offset - start, signal);
+        log = appendChunk(emptyLog(start), before, 0);
+      }
+      const line = log.lines.length;
+      const after = await readChunk({ job, attempt, rank }, stream, log.nextOffset, AFTER_BYTES, signal);
+      return { log: appendChunk(log, after, 1), line };
+    },
+  });
 }

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from connectors.errors import ClusterUnavailable
 from connectors.job_folders import (
+    NO_FILE,
     FileChunk,
     FileReader,
     FilesUnavailable,
     JobFolder,
     list_folder,
+    none_left,
+    opened_folder,
     read_in_folder,
 )
 from connectors.local.attempt_files import AttemptFiles, CorruptRecord
@@ -25,11 +26,6 @@ from connectors.local.options import parse_options
 from connectors.workload_checks import check_key
 
 Value = TypeVar("Value")
-
-#: The errors of opening a symbolic link without following it, a socket, or what has no such name.
-_NO_FILE = frozenset(
-    {errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.ENAMETOOLONG, errno.EACCES, errno.ENOENT}
-)
 
 
 def open_local_files(options: Mapping[str, Any], cluster_id: str) -> FileReader:
@@ -44,9 +40,14 @@ class LocalFiles:
         self._root = root
         self._cluster_id = cluster_id
 
-    def list_files(self, key: str, *, folder: str | None) -> JobFolder:
+    def list_files(
+        self, key: str, *, folder: str | None, cluster_user: str | None = None
+    ) -> JobFolder:
         """See the protocol."""
-        return self._in_folder(key, folder, list_folder)
+        found = self._in_folder(key, list_folder)
+        if folder is not None and folder.startswith("/") and found.is_empty:
+            raise none_left(folder)
+        return found
 
     def read_file(
         self,
@@ -55,37 +56,26 @@ class LocalFiles:
         *,
         offset: int,
         limit: int,
-        folder: str | None,
+        cluster_user: str | None = None,
     ) -> FileChunk:
         """See the protocol."""
 
         def read(opened: int, uid: int) -> FileChunk:
             return read_in_folder(opened, name, uid, offset=offset, limit=limit)
 
-        return self._in_folder(key, folder, read)
+        return self._in_folder(key, read)
 
-    def _in_folder(self, key: str, folder: str | None, read: Callable[[int, int], Value]) -> Value:
+    def _in_folder(self, key: str, read: Callable[[int, int], Value]) -> Value:
         """Return what `read` returns for the opened folder and the user number of the job."""
         check_key(key)
-        if folder is not None and folder.startswith("/"):
-            raise FilesUnavailable(f"the job ran in {folder}, and its files are there")
         try:
             check_root(self._root, self._cluster_id)
             files = AttemptFiles(str(self._root / "attempts" / key))
             credentials = read_spec(files.spec).credentials
             uid = os.getuid() if credentials is None else credentials.uid
-            with _opened_folder(files.work) as opened:
+            with opened_folder(files.work) as opened:
                 return read(opened, uid)
         except (OSError, CorruptRecord) as error:
-            if isinstance(error, OSError) and error.errno in _NO_FILE:
+            if isinstance(error, OSError) and error.errno in NO_FILE:
                 raise FilesUnavailable("it does not exist, or is a link or below one") from None
             raise ClusterUnavailable(f"cannot read the files of {key}: {error}") from error
-
-
-@contextlib.contextmanager
-def _opened_folder(path: str) -> Iterator[int]:
-    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        yield opened
-    finally:
-        os.close(opened)

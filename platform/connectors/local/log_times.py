@@ -1,25 +1,20 @@
 """The times of a log: how large it was at which of its writes.
 
-The supervisor looks at each log once a second. When the log has grown, it appends a mark to
-`logs/N.STREAM.times`: the size, and the time of the last write. Lines up to that size were written
-after the look before and no later than that time. After a time without a supervisor the mark has
-no time, because nobody looked.
-
-A mark has 16 bytes. At `TIMES_BYTES_MAX` no more are kept, and later lines have no time.
+The supervisor looks at each log once a second. When the log has grown, it appends a mark
+(`connectors.log_marks`) to `logs/N.STREAM.times`: the size, and the time of the last write. Lines
+up to that size were written after the look before and no later than that time. After a time
+without a supervisor the mark has no time, because nobody looked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import struct
+from functools import partial
 
-from connectors.job_folders import LATEST_S
+from connectors.job_folders import written_ms
+from connectors.log_marks import MARK_BYTES, TIMES_BYTES_MAX, mark_at, marks_between, packed
 from connectors.protocol import LogTime
-
-TIMES_BYTES_MAX = 4 << 20
-_MARK = struct.Struct("<qq")
-_UNKNOWN = -1
 
 
 class LogTimes:
@@ -41,16 +36,16 @@ class LogTimes:
             if before is not None and found.st_size <= before:
                 return
             self._sizes[path] = found.st_size
-            at_ms = _UNKNOWN if before is None else _written_ms(found)
+            at_ms = None if before is None else written_ms(found)
             if before is not None or found.st_size > _last_size(path):
-                _append(path, found.st_size, at_ms)
+                _append(path, LogTime(found.st_size, at_ms))
 
 
-def _append(path: str, size: int, at_ms: int) -> None:
+def _append(path: str, mark: LogTime) -> None:
     file = _opened(path)
     try:
         if os.fstat(file).st_size < TIMES_BYTES_MAX:
-            os.write(file, _MARK.pack(size, at_ms))
+            os.write(file, packed(mark))
     finally:
         os.close(file)
 
@@ -64,8 +59,8 @@ def _last_size(path: str) -> int:
     with contextlib.suppress(FileNotFoundError):
         file = os.open(f"{path}.times", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            count = os.fstat(file).st_size // _MARK.size
-            return 0 if count == 0 else _mark(file, count - 1)[0]
+            count = os.fstat(file).st_size // MARK_BYTES
+            return 0 if count == 0 else mark_at(file, count - 1).until
         finally:
             os.close(file)
     return 0
@@ -83,34 +78,11 @@ def log_times(path: str, start: int, end: int, *, is_watched: bool) -> tuple[Log
     except FileNotFoundError:
         return ()
     try:
-        count = os.fstat(file).st_size // _MARK.size
-        low, high = 0, count
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if _mark(file, middle)[0] <= start else (low, middle)
-        found: list[LogTime] = []
-        for number in range(low, count):
-            size, at_ms = _mark(file, number)
-            found.append(LogTime(size, _known(at_ms)))
-            if size >= end:
-                return tuple(found)
-        if is_watched and os.fstat(file).st_size < TIMES_BYTES_MAX:
-            found.append(LogTime(end, _known(_written_ms(os.stat(path)))))
+        size = os.fstat(file).st_size
+        found = marks_between(size // MARK_BYTES, partial(mark_at, file), start, end)
+        is_dated = bool(found) and found[-1].until >= end
+        if is_watched and not is_dated and size < TIMES_BYTES_MAX:
+            found.append(LogTime(end, written_ms(os.stat(path))))
         return tuple(found)
     finally:
         os.close(file)
-
-
-def _written_ms(found: os.stat_result) -> int:
-    """Return the time of the last write; `_UNKNOWN` for one that no date can be, set by the job."""
-    at_ms = found.st_mtime_ns // 1_000_000
-    return at_ms if 0 <= at_ms <= LATEST_S * 1_000 else _UNKNOWN
-
-
-def _known(at_ms: int) -> int | None:
-    return None if at_ms == _UNKNOWN else at_ms
-
-
-def _mark(file: int, number: int) -> tuple[int, int]:
-    size, at_ms = _MARK.unpack(os.pread(file, _MARK.size, number * _MARK.size))
-    return size, at_ms

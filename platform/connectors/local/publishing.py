@@ -15,6 +15,7 @@ from pathlib import Path
 
 from batch.variables import BatchJob
 from connectors.errors import WorkloadRejected
+from connectors.job_folders import OUTPUT_VARIABLE
 from connectors.local.allocations import MGPU_PER_DEVICE
 from connectors.local.attempt_files import (
     AttemptFiles,
@@ -202,7 +203,7 @@ def _spec(
         slots=_slots(nodes, workload),
         is_of_cores=nodes[workload.slots[0].node].device is DeviceKind.CPU,
         uses_real_gpus=any(nodes[slot.node].is_real for slot in workload.slots),
-        environment={**environment, **workload.environment},
+        environment={**environment, **workload.environment, OUTPUT_VARIABLE: files.work},
         time_limit_s=workload.time_limit_s,
         notice_signal=signal.Signals[f"SIG{workload.notice_signal}"],
         grace_s=workload.grace_s,

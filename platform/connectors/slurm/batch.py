@@ -19,7 +19,9 @@ shell dies of a signal:
 - NOT_STARTED_SIGNAL when a rank could not start.
 - STOPPED_SIGNAL when no cancel followed a stop.
 
-Ranks also leave their exit codes in files (see `connectors.slurm.logs`). As for every shell, a
+Beside its outputs, a job has a folder for files that the portal lists, in `TIDEGATE_OUTPUT_DIR`.
+While outputs grow, a rank's shell notes once a second how large they are. Ranks also leave their
+exit codes in files (see `connectors.slurm.logs`). As for every shell, a
 script that itself exits with 129 to 192 looks like one that a signal killed.
 
 The script of a batch job is the only rank, on the first node. It is started as the only rank of a
@@ -96,6 +98,7 @@ def batch_script(
     values = {
         "KEY": shlex.quote(workload.key),
         "DIRECTORY": shlex.quote(directory),
+        "FILES": shlex.quote(f"{directory}/{files_folder(workload.key)}"),
         "TAG": shlex.quote(tag),
         "PATH": shlex.quote(path),
         "PORT_FIRST": str(_PORT_FIRST),
@@ -137,6 +140,11 @@ def pyxis_image(image: str) -> str:
     registry, slash, rest = name.partition("/")
     is_registry = "." in registry or ":" in registry or registry == "localhost"
     return f"{registry}#{rest}" if slash and is_registry else name
+
+
+def files_folder(key: str) -> str:
+    """Return the name of the folder of a workload's own files, in the output directory."""
+    return f"{key}-files"
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from connectors.slurm.accounts import open_account
 from connectors.slurm.connector import check_slurm_options, open_slurm, open_slurm_logs
 from connectors.slurm.entitlements import control_entitlements
 from connectors.slurm.metrics import open_metrics
+from connectors.slurm.job_files import open_slurm_files
 from connectors.slurm.natives import control_natives
 from connectors.slurm.node_control import cannot_change_nodes, control_nodes
 from connectors.slurm.options import SlurmOptions, runs_images
@@ -37,6 +38,7 @@ SLURM = ClusterKind(
     gpu_unit=lambda options, pool: MGPU_PER_GPU,
     runs_images=runs_images,
     open_logs=open_slurm_logs,
+    open_files=open_slurm_files,
     open_recaller=open_slurm_recaller,
     open_account=open_account,
     open_metrics=open_metrics,

@@ -17,10 +17,13 @@ import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar, cast
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.protocol import LogChunk
+from connectors.job_folders import written_ms
+from connectors.log_marks import marks_between
+from connectors.protocol import LogChunk, LogTime
 from connectors.slurm.options import USER_FIELD, SlurmOptions, is_name
 from connectors.workload_checks import check_key
 
@@ -36,6 +39,11 @@ _readers = threading.BoundedSemaphore(_READERS_MAX)
 _EXIT_CODE = re.compile(r"-?[0-9]{1,3}", re.ASCII)
 #: The errors of opening a symbolic link without following it.
 _LINKED = frozenset({errno.ELOOP, errno.ENOTDIR})
+#: A line that the shell of a rank writes once a second while the log grows: bytes and seconds.
+_MARK = re.compile(rb"([0-9]{15}) ([0-9]{10})\n")
+MARK_CHARS = 27
+#: The shell writes fewer. The file may have any content.
+MARKS_MAX = 250_000
 _NOT_STARTED = "not started: "
 
 
@@ -109,12 +117,12 @@ def read_log(
         raise LogUnavailable(f"there is no stream {stream[:40]!r}; use stdout or stderr")
     if rank < 0:
         raise LogUnavailable(f"there is no rank {rank}")
-    uid = _uid(user)
+    uid = uid_of(user)
     if uid is None:
         raise LogUnavailable(f"the UNIX user {user[:80]!r} is unknown where the portal runs")
     name = f"{key}.{rank}"
     try:
-        with _directory(output_root, user) as directory:
+        with output_directory(output_root, user) as directory:
             # Checked before the size is read: an output that is complete now cannot grow until
             # then.
             is_over = _is_there(directory, f"{name}.exit")
@@ -124,6 +132,9 @@ def read_log(
                 start = max(0, size + offset) if offset < 0 else min(offset, size)
                 length = max(0, min(limit, LOG_CHUNK_BYTES_MAX, size - start))
                 data = os.pread(file, length, start)
+                times = _times(directory, f"{name}.{stream}.times", uid, start, start + len(data))
+                if not is_over:
+                    times = _with_newest(times, start + len(data), written_ms(os.fstat(file)))
     except FileNotFoundError:
         raise LogUnavailable(f"{key} has no {stream} of rank {rank}, or not yet") from None
     except PermissionError as error:
@@ -133,17 +144,47 @@ def read_log(
             raise LogUnavailable(f"{name}.{stream} is a link, or below one") from None
         raise ClusterUnavailable(f"cannot read the log of {key}: {error}") from error
     end = start + len(data)
-    return LogChunk(data, start, end, is_over and end == size, is_truncated)
+    return LogChunk(data, start, end, is_over and end == size, is_truncated, tuple(times))
+
+
+def _times(directory: int, name: str, uid: int, start: int, end: int) -> list[LogTime]:
+    """Return the marks of the bytes `[start, end)`, as far as the job's shell wrote them.
+
+    Raises OSError and LogUnavailable for a file of marks that is none.
+    """
+    with (
+        contextlib.suppress(FileNotFoundError, LogUnavailable),
+        _owned_file(directory, name, uid) as file,
+    ):
+        count = min(os.fstat(file).st_size // MARK_CHARS, MARKS_MAX)
+        return marks_between(count, partial(_mark_at, file), start, end)
+    return []
+
+
+def _mark_at(file: int, number: int) -> LogTime:
+    """Return a mark of a file that may have any content."""
+    line = os.pread(file, MARK_CHARS, number * MARK_CHARS)
+    found = _MARK.fullmatch(line)
+    if found is None:
+        return LogTime(0, None)
+    return LogTime(int(found[1]), int(found[2]) * 1_000)
+
+
+def _with_newest(times: list[LogTime], end: int, at_ms: int | None) -> list[LogTime]:
+    """Return marks whose last bytes, which the shell did not look at yet, are of `at_ms`."""
+    if not times or times[-1].until >= end:
+        return times
+    return [*times, LogTime(end, at_ms)]
 
 
 def read_exits(output_root: str, *, key: str, user: str, ranks: int) -> RankExits:
     """Return the exit codes and refusals that the ranks of `key` left, as far as readable."""
-    uid = _uid(user)
+    uid = uid_of(user)
     codes: dict[int, int] = {}
     refusal = ""
     if uid is None:
         return RankExits()
-    with contextlib.suppress(OSError), _directory(output_root, user) as directory:
+    with contextlib.suppress(OSError), output_directory(output_root, user) as directory:
         for rank in range(ranks):
             with (
                 contextlib.suppress(OSError, LogUnavailable),
@@ -187,7 +228,8 @@ def within(seconds: int, read: Callable[[], Value]) -> Value:
     return cast("Value", value)
 
 
-def _uid(user: str) -> int | None:
+def uid_of(user: str) -> int | None:
+    """Return the number of a UNIX user; None for an unknown one."""
     try:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError):
@@ -195,7 +237,7 @@ def _uid(user: str) -> int | None:
 
 
 @contextlib.contextmanager
-def _directory(output_root: str, user: str) -> Iterator[int]:
+def output_directory(output_root: str, user: str) -> Iterator[int]:
     """Open the output directory of `user`. Raises OSError, and NotADirectoryError for a link."""
     if not is_name(user):
         raise FileNotFoundError(user)

@@ -123,6 +123,23 @@ catch_up() {
   done
 }
 
+# Notes how large the logs are and when, in lines of 27 characters. A look after a note makes sure
+# that nothing was added between size and time.
+declare -A noted again
+notes_left=200000
+note() {
+  local log size
+  for log in "$name.stdout" "$name.stderr"; do
+    [ -s "$log" ] && [ "$notes_left" -gt 0 ] || continue
+    [ -n "${again[$log]-}" ] || ! [ "$log.times" -nt "$log" ] || continue
+    size=$(wc -c < "$log") && size=$((size)) || continue
+    again[$log]=
+    [ "$size" -gt "${noted[$log]:-0}" ] || continue
+    printf '%015d %(%s)T\n' "$size" -1 >> "$log.times"
+    noted[$log]=$size again[$log]=1 notes_left=$((notes_left - 1))
+  done
+}
+
 declare -A family heard steps
 pid= asked= noticed= noticed_cs= due= aborted= stopped= expired= killer=
 # Hundredths of a second that only grow.
@@ -239,7 +256,7 @@ take "$settings_bytes" && eval "$taken" && take "$script_bytes" &&
 taken=
 { [ -x "${command[0]}" ] && ! [ -d "${command[0]}" ]; } ||
   refuse "${command[0]} is no program on node $SLURMD_NODENAME"
-clear "$name.exit" "$name.stdout" "$name.stderr"
+clear "$name.exit" "$name.stdout" "$name.stderr" "$name.stdout.times" "$name.stderr.times"
 { : > "$name.stdout" && : > "$name.stderr"; } ||
   refuse "no output can be written to $directory on node $SLURMD_NODENAME"
 
@@ -299,6 +316,14 @@ follow
     esac
   done ) &
 reader=$!
+# Nothing is ever written to this pipe, so that a read of it waits without a program.
+( exec {silent}<> <(:)
+  while :; do
+    read -r -t 1 -u "$silent"
+    [ "$?" -gt 128 ] || sleep 1
+    note
+  done ) < /dev/null &
+noter=$!
 timer=
 if [ "$limit_ms" -gt 0 ]; then
   now
@@ -349,6 +374,10 @@ code=${status:-143}
 [ "$code" -le 128 ] || [ "$code" -gt 192 ] || code=$((128 - code))
 # Logs with an exit code beside them are taken for complete.
 catch_up
+kill -s KILL -- "-$noter"
+wait "$noter"
+again["$name.stdout"]=1 again["$name.stderr"]=1
+note
 leave "$code"
 # What the script leaves behind has heard the notice, and keeps the rest of its grace.
 if [ -n "$noticed" ]; then
@@ -359,6 +388,7 @@ if [ -n "$noticed" ]; then
   done
   [ "${#members[@]}" -eq 0 ] || kill -s KILL "${members[@]}"
   catch_up
+  note
 fi
 for helper in $reader $timer $killer; do kill -s KILL -- "-$helper"; done
 rm -rf -- "$work"
@@ -385,6 +415,9 @@ for file in "$directory/$key".*; do
 done
 set -C
 exec > "$directory/$key.shell" 2>&1
+# The job's own folder, from which the portal lists files.
+export TIDEGATE_OUTPUT_DIR=@FILES@
+[ -d "$TIDEGATE_OUTPUT_DIR" ] || mkdir -- "$TIDEGATE_OUTPUT_DIR"
 
 noticed= aborted= stopped= cancelled=
 @AWAIT@

@@ -41,6 +41,71 @@ def test_logs_piece_by_piece(server: Server) -> None:
     ]
 
 
+def a_match(text: str, *, rank: int = 0, at: str | None = None) -> dict[str, Any]:
+    return {"rank": rank, "stream": "stdout", "offset": 7, "text": text, "at": at}
+
+
+def a_found_page(*items: dict[str, Any], cursor: str | None = None) -> dict[str, Any]:
+    following = None if cursor is None else f"/api/v1/jobs/{JOB_ID}/logs/search?cursor={cursor}"
+    return {
+        "attempt": 2,
+        "ranks": 2,
+        "items": list(items),
+        "next": following,
+        "scanned_bytes": 9,
+        "untimed": 1 if cursor is None else 0,
+    }
+
+
+def test_a_search_prints_the_matches_of_all_pages(server: Server) -> None:
+    """Against: a page without matches ends it; only rank 0 is searched."""
+    server.routes[f"GET jobs/{JOB_ID}/logs/search"] = [
+        a_found_page(cursor="c1"),
+        a_found_page(a_match("loss nan", at="2026-11-24T17:52:01Z"), cursor="c2"),
+        a_found_page(a_match("loss", rank=1)),
+    ]
+    ran = server.run("logs", JOB_ID, "--search", "loss", "--since", "2026-11-24T17:00:00Z")
+    assert (ran.exit_code, ran.out) == (
+        0,
+        "rank 0 stdout 2026-11-24T17:52:01Z: loss nan\nrank 1 stdout unknown time: loss\n",
+    )
+    assert ran.err == "Matching lines without a known time, which are left out: 1.\n"
+    first, _, last = (dict(request.url.params) for request in server.requests)
+    assert first == {"q": "loss", "since": "2026-11-24T17:00:00Z", "limit": "500"}
+    assert last["cursor"] == "c2"
+
+
+def test_a_search_of_one_stream_of_an_attempt(server: Server) -> None:
+    server.routes[f"GET jobs/{JOB_ID}/logs/search"] = [{**a_found_page(), "untimed": 0}]
+    ran = server.run(
+        *("logs", JOB_ID, "--search", "x", "--case"),
+        *("--rank", "1", "--stderr", "--attempt", "2"),
+    )
+    assert (ran.exit_code, ran.out, ran.err) == (0, "", "No line of the log has this text.\n")
+    assert dict(server.requests[0].url.params) == {
+        **{"q": "x", "case": "true", "rank": "1", "stream": "stderr", "attempt": "2"},
+        "limit": "500",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--search", "x", "-f"), "Leave out -f and --tail"),
+        (("--search", "x", "--zip", "a.zip"), "Leave out -f, --rank"),
+        (("--since", "2026-11-24T17:00:00Z"), "need --search TEXT"),
+        (("--case",), "need --search TEXT"),
+    ],
+)
+def test_options_that_a_search_needs_or_excludes(
+    server: Server, options: tuple[str, ...], why: str
+) -> None:
+    ran = server.run("logs", JOB_ID, *options)
+    assert ran.exit_code != 0
+    assert why in " ".join(ran.err.split())
+    assert server.requests == []
+
+
 def test_tail_counts_lines(server: Server) -> None:
     """Against: bytes, as `--tail 2` counted until then; and lines printed twice."""
     server.routes[f"GET jobs/{JOB_ID}/logs"] = [
@@ -94,7 +159,8 @@ def test_all_logs_in_one_archive(server: Server, tmp_path: Path) -> None:
     assert (again.exit_code, again.err) == (2, f"Error: {file} exists. Choose another name.\n")
     ran = server.run("logs", JOB_ID, "--zip", "all.zip", "--rank", "1")
     assert ran.err == (
-        "Error: --zip stores all ranks and streams. Leave out -f, --rank, --stderr and --tail.\n"
+        "Error: --zip stores all ranks and streams. Leave out -f, --rank, --stderr, --tail and "
+        "--search.\n"
     )
     server.routes[path] = a_problem(404, detail="The job has no attempt 9.")
     ran = server.run("logs", JOB_ID, "--attempt", "9", "--zip", str(tmp_path / "none.zip"))

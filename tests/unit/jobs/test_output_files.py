@@ -27,7 +27,9 @@ class Folder:
         self.asked: list[tuple[Any, ...]] = []
         self.error: Exception | None = None
 
-    def list_files(self, key: str, *, folder: str | None) -> JobFolder:
+    def list_files(
+        self, key: str, *, folder: str | None, cluster_user: str | None = None
+    ) -> JobFolder:
         self.asked.append((key, folder))
         if self.error is not None:
             raise self.error
@@ -41,7 +43,7 @@ class Folder:
         *,
         offset: int,
         limit: int,
-        folder: str | None,
+        cluster_user: str | None = None,
     ) -> FileChunk:
         self.asked.append((key, name, offset, limit))
         if name not in self.content:
@@ -206,4 +208,7 @@ def test_clusters_whose_files_the_portal_cannot_read(job: Job, bob: User) -> Non
     job.attempts.get().cluster.__class__.objects.update(kind="kubernetes")
     answer = by_token(bob).get(f"jobs/{job.pk}/files")
     assert answer.status_code == 404
-    assert answer.json()["detail"].startswith("The files of attempt 1: the portal cannot read")
+    assert answer.json()["detail"] == (
+        "The files of attempt 1: Kubernetes clusters such as local keep no files of jobs; a job "
+        "can copy its results to a volume or a store."
+    )

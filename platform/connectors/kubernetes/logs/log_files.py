@@ -1,7 +1,8 @@
 """The files that store outputs.
 
-Below `log_root` each attempt has a directory, named as its object, and each rank two files in it.
-`0.log` is the rank's output, and `0.json` how complete it is. Readers of a log need only these
+Below `log_root` each attempt has a directory, named as its object, and each rank three files in it.
+`0.log` is the rank's output, `0.json` how complete it is, and `0.times` the times of its lines
+(`connectors.log_marks`). Readers of a log need only these
 files and no right in the cluster.
 """
 
@@ -14,10 +15,20 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from connectors.kubernetes.logs.log_positions import LineReader, Position
 from connectors.kubernetes.objects.naming import workload_name
+from connectors.log_marks import (
+    MARK_BYTES,
+    TIMES_BYTES_MAX,
+    first_after,
+    mark_at,
+    marks_between,
+    packed,
+)
+from connectors.protocol import LogTime
 
 #: Seconds between two records of a log's position.
 NOTED_EVERY_S = 1.0
@@ -90,13 +101,62 @@ def write_state(directory: int, rank: int, position: Position) -> None:
     os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
+def read_times(directory: int, rank: int, start: int, end: int) -> tuple[LogTime, ...]:
+    """Return the marks of the bytes `[start, end)` of a rank's output. Raises OSError."""
+    try:
+        with opened_file(directory, f"{rank}.times", READ) as file:
+            count = os.fstat(file).st_size // MARK_BYTES
+            return tuple(marks_between(count, partial(mark_at, file), start, end))
+    except FileNotFoundError:
+        return ()
+
+
+class TimesWriter:
+    """Appends marks to a file of times, whose last mark grows within its second."""
+
+    def __init__(self, file: int, size: int) -> None:
+        """Go on after the first `size` bytes of the log. Raises OSError."""
+        self._file = file
+        self._last: LogTime | None = None
+        count = os.fstat(file).st_size // MARK_BYTES
+        self._count = first_after(count, partial(mark_at, file), size)
+        # Bytes after `size` are fetched again, and bytes of an earlier version have no mark.
+        cut = mark_at(file, self._count) if self._count < count else LogTime(size, None)
+        os.ftruncate(file, self._count * MARK_BYTES)
+        if self._count:
+            self._last = mark_at(file, self._count - 1)
+        if size > (0 if self._last is None else self._last.until):
+            self._put(cut._replace(until=size))
+
+    def append(self, marks: Sequence[LogTime]) -> None:
+        """Append `marks` of what is written next. Raises OSError."""
+        for mark in marks:
+            if self._last is not None and _second(self._last) == _second(mark):
+                self._count -= 1
+            self._put(mark)
+
+    def _put(self, mark: LogTime) -> None:
+        self._last = mark
+        if self._count < TIMES_BYTES_MAX // MARK_BYTES:
+            os.pwrite(self._file, packed(mark), self._count * MARK_BYTES)
+            self._count += 1
+        else:
+            self._last = None
+
+
+def _second(mark: LogTime) -> int | None:
+    return None if mark.at_ms is None else mark.at_ms // 1_000
+
+
 class LogWriter:
-    """Appends to the files of one rank, and never removes anything.
+    """Appends to the files of one rank, and removes nothing but marks that are written again.
 
     Output that is fetched again, because its position was not recorded, overwrites itself.
     """
 
-    def __init__(self, directory: int, file: int, *, rank: int, pod: str, cap_bytes: int) -> None:
+    def __init__(
+        self, directory: int, file: int, times: int, *, rank: int, pod: str, cap_bytes: int
+    ) -> None:
         self._directory = directory
         self._file = file
         self._rank = rank
@@ -108,6 +168,7 @@ class LogWriter:
             position = Position(pod=pod, size=size, is_truncated=is_truncated)
         self.position = position
         self._reader = LineReader(position, cap_bytes)
+        self._times = TimesWriter(times, position.size)
         self._noted_s = time.monotonic()
 
     @property
@@ -143,6 +204,8 @@ class LogWriter:
 
     def _append(self, new: bytes) -> None:
         at = self.position.size - len(new)
+        # Before the text: a reader has no line without its time.
+        self._times.append(self._reader.times)
         while new:
             written = os.pwrite(self._file, new, at)
             new, at = new[written:], at + written

@@ -378,8 +378,9 @@ class LogKeeper:
                 directory = stack.enter_context(opened_directory(self._root, one.key, makes=makes))
                 one.has_begun = True
             file = stack.enter_context(opened_file(directory, f"{one.rank}.log", WRITE))
+            times = stack.enter_context(opened_file(directory, f"{one.rank}.times", WRITE))
             writer = LogWriter(
-                directory, file, rank=one.rank, pod=one.uid, cap_bytes=self._cap_bytes
+                directory, file, times, rank=one.rank, pod=one.uid, cap_bytes=self._cap_bytes
             )
             try:
                 yield writer

@@ -9,6 +9,8 @@ and lost the old lines; then the times decide which lines are new.
 A line that is written after one with a later second reaches only a reader that already follows. The
 cluster omits it from later answers.
 
+The times of lines become marks, one for the lines of a second that are beside each other.
+
 Pure: no files, no network.
 """
 
@@ -19,7 +21,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from connectors.protocol import LogTime
+
 _NANOS = 1_000_000_000
+_NANOS_PER_MS = 1_000_000
 _STAMP_LENGTH_MAX = 40
 #: The offsets of the fraction of a second, and of the text, in a line of the API server.
 _PREFIX = 20
@@ -57,11 +62,13 @@ class Position:
 class LineReader:
     """Reads a log with times from `position.since()` on, and returns its new parts.
 
-    It advances `position`. At most `cap_bytes` are stored in all: the head of the log.
+    It advances `position`. At most `cap_bytes` are stored in all: the head of the log. `times` are
+    the marks of the parts that the last call returned, at offsets in the stored log.
     """
 
     def __init__(self, position: Position, cap_bytes: int) -> None:
         self.position = position
+        self.times: list[LogTime] = []
         self._cap_bytes = cap_bytes
         #: Stored lines that will be repeated, and stored bytes of the line after them.
         self._again = position.lines
@@ -77,14 +84,14 @@ class LineReader:
         self._nano: int | None = None
         self._length = 0
         # Lines in place of expected repeated ones that are newer than all stored lines.
-        self._buffered: list[bytes] = []
+        self._buffered = _Added()
         self._buffered_bytes = 0
         self._buffered_nano = -1
         self._pieces: list[bytes] = []
 
     def take(self, chunk: bytes) -> bytes:
         """Return the bytes that `chunk` adds to the stored log."""
-        added: list[bytes] = []
+        added = _Added()
         data, self._head = self._head + chunk, b""
         at = self._take_many(data, added)
         while at < len(data):
@@ -108,16 +115,16 @@ class LineReader:
             at = end
         if not self._again and self.position.lines:
             self.position.digest = self._digest.hexdigest()
-        return self._capped(b"".join(added))
+        return self._capped(added)
 
     def finish(self) -> bytes:
         """Return the bytes to add when the log has ended, and this was all of it."""
-        added: list[bytes] = []
+        added = _Added()
         if self._again:
             self._rotated(added)
-        return self._capped(b"".join(added))
+        return self._capped(added)
 
-    def _take_many(self, data: bytes, added: list[bytes]) -> int:
+    def _take_many(self, data: bytes, added: _Added) -> int:
         """Take the complete lines of `data` at once, if all are new and of one second.
 
         Returns how many bytes were taken. This is only faster than taking lines one by one, when
@@ -143,9 +150,10 @@ class LineReader:
         if position.last_nano < 0 or second > known:
             position.lines, self._digest = 0, hashlib.sha256()
         position.lines += len(lines)
-        position.last_nano = max(position.last_nano, second * _NANOS + int(max(fractions)))
+        newest_nano = second * _NANOS + int(max(fractions))
+        position.last_nano = max(position.last_nano, newest_nano)
         self._digest.update(data[:end])
-        added.append(b"\n".join([line[_TEXT:] for line in lines]) + b"\n")
+        added.append(b"\n".join([line[_TEXT:] for line in lines]) + b"\n", newest_nano)
         return end
 
     def _begin(self, nano: int | None, stamp: bytes) -> None:
@@ -158,7 +166,7 @@ class LineReader:
             self._with_line = hashlib.sha256() if is_first else self._digest.copy()
             self._with_line.update(stamp)
 
-    def _feed(self, piece: bytes, added: list[bytes]) -> None:
+    def _feed(self, piece: bytes, added: _Added) -> None:
         if self._nano is None:
             return
         if self._again:
@@ -167,13 +175,13 @@ class LineReader:
                 self._buffered_bytes += len(piece)
         else:
             new = piece[max(0, self._within - self._length) :]
-            added.append(new)
+            added.append(new, self._nano)
             if new:
                 self.position.within = self._length + len(piece)
         self._length += len(piece)
         self._with_line.update(piece)
 
-    def _end(self, added: list[bytes]) -> None:
+    def _end(self, added: _Added) -> None:
         self._in_line = False
         if self._nano is None:
             return
@@ -181,7 +189,7 @@ class LineReader:
         if self._again:
             self._digest = self._with_line
             self._again -= 1
-            self._buffered += self._pieces
+            self._buffered.append(b"".join(self._pieces), self._nano)
             if self._pieces:
                 self._buffered_nano = max(self._buffered_nano, self._nano)
             if self._again == 0 and self._digest.hexdigest() != position.digest:
@@ -198,12 +206,12 @@ class LineReader:
         last = self.position.last_nano
         return last < 0 or nano // _NANOS > last // _NANOS
 
-    def _rotated(self, added: list[bytes]) -> None:
+    def _rotated(self, added: _Added) -> None:
         """Handle a rotated log: only lines newer than all stored ones are new."""
         position = self.position
         if position.within:
             # The rest of the incomplete line is lost.
-            added.append(b"\n")
+            added.append(b"\n", position.last_nano)
         added.extend(self._buffered)
         position.last_nano = max(position.last_nano, self._buffered_nano)
         position.lines, position.digest, position.within = 0, "", 0
@@ -211,13 +219,50 @@ class LineReader:
         self._digest = hashlib.sha256()
         self._is_by_time = True
 
-    def _capped(self, new: bytes) -> bytes:
-        left_bytes = max(0, self._cap_bytes - self.position.size)
+    def _capped(self, added: _Added) -> bytes:
+        new, size = b"".join(added.parts), self.position.size
+        left_bytes = max(0, self._cap_bytes - size)
         if len(new) > left_bytes:
             new = new[:left_bytes]
             self.position.is_truncated = True
         self.position.size += len(new)
+        self.times = added.times(size, self.position.size)
         return new
+
+
+class _Added:
+    """New parts of a log with the times of their lines."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        #: The end of the parts of a second, and their newest time.
+        self._ends: list[tuple[int, int]] = []
+        self._bytes = 0
+
+    def append(self, part: bytes, nano: int) -> None:
+        """Add a part of lines of one second, the newest of them of `nano`."""
+        if not part:
+            return
+        self.parts.append(part)
+        self._bytes += len(part)
+        if self._ends and self._ends[-1][1] // _NANOS == nano // _NANOS:
+            nano = max(nano, self._ends.pop()[1])
+        self._ends.append((self._bytes, nano))
+
+    def extend(self, other: _Added) -> None:
+        """Add the parts of `other`."""
+        self.parts += other.parts
+        self._ends += [(self._bytes + end, nano) for end, nano in other._ends]
+        self._bytes += other._bytes
+
+    def times(self, start: int, end: int) -> list[LogTime]:
+        """Return the marks of the parts, of which `[start, end)` of the log is stored."""
+        found: list[LogTime] = []
+        for length, nano in self._ends:
+            until = min(start + length, end)
+            if until > (found[-1].until if found else start):
+                found.append(LogTime(until, nano // _NANOS_PER_MS if nano >= 0 else None))
+        return found
 
 
 def _nano(stamp: bytes) -> int | None:

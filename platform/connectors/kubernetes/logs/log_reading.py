@@ -11,6 +11,7 @@ from connectors.kubernetes.logs.log_files import (
     opened_directory,
     opened_file,
     read_state,
+    read_times,
 )
 from connectors.kubernetes.options.options import KubernetesOptions
 from connectors.protocol import LogChunk
@@ -62,11 +63,13 @@ def read_log(
                 size = os.fstat(file).st_size
                 start = max(0, size + offset) if offset < 0 else min(offset, size)
                 data = os.pread(file, max(0, min(limit, LOG_CHUNK_BYTES_MAX, size - start)), start)
+            end = start + len(data)
+            times = read_times(directory, rank, start, end)
     except (FileNotFoundError, NotADirectoryError):
         raise LogUnavailable(f"{key[:80]} has no output of rank {rank}, or not yet") from None
     except PermissionError as error:
         raise LogUnavailable(f"the portal may not read the output of {key[:80]}: {error}") from None
     except OSError as error:
         raise ClusterUnavailable(f"cannot read the log of {key[:80]}: {error}") from error
-    end = start + len(data)
-    return LogChunk(data, start, end, state.is_complete and end == size, state.is_truncated)
+    is_final = state.is_complete and end == size
+    return LogChunk(data, start, end, is_final, state.is_truncated, times)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
+import time
 from pathlib import Path
 
 from builders.connector_builders import a_workload
 from connectors.protocol import BatchLaunch, JobFiles, Workload
 from connectors.slurm.batch import batch_script
+from connectors.slurm.logs import read_log
 
 
 def logs_of(workload: Workload, folder: Path, *, scontrol: str = "exit 1") -> tuple[str, str]:
@@ -35,6 +38,37 @@ def logs_of(workload: Workload, folder: Path, *, scontrol: str = "exit 1") -> tu
     )
     out, err = (folder / "logs" / f"{workload.key}.0.{name}" for name in ("stdout", "stderr"))
     return out.read_text(), err.read_text()
+
+
+def test_each_line_has_the_time_of_the_second_in_which_it_was_written(tmp_path: Path) -> None:
+    """Planted: one look, at the end."""
+    script = "#!/bin/bash\necho one\nsleep 2.5\nprintf two\nsleep 2.5\n"
+    workload = a_workload(script, batch=BatchLaunch(77))
+    begin_s = int(time.time())
+    assert logs_of(workload, tmp_path) == ("one\ntwo", "")
+    end_s = time.time()
+    assert not (tmp_path / "logs" / f"{workload.key}.0.stderr.times").exists()
+    chunk = read_log(
+        str(tmp_path / "logs"),
+        key=workload.key,
+        user=pwd.getpwuid(os.geteuid()).pw_name,
+        rank=0,
+        stream="stdout",
+        offset=0,
+        limit=100,
+        cap_bytes=100,
+    )
+    assert (chunk.data, chunk.is_final) == (b"one\ntwo", True)
+    assert [mark.until for mark in chunk.times] == [4, 7]
+    first_s, second_s = ((mark.at_ms or 0) // 1_000 for mark in chunk.times)
+    assert begin_s <= first_s <= second_s - 2
+    assert second_s <= end_s - 1
+
+
+def test_a_job_finds_a_folder_for_its_files(tmp_path: Path) -> None:
+    workload = a_workload('#!/bin/bash\nprintf x > "$TIDEGATE_OUTPUT_DIR/a"\n')
+    assert logs_of(workload, tmp_path) == ("", "")
+    assert (tmp_path / "logs" / f"{workload.key}-files" / "a").read_text() == "x"
 
 
 def test_a_scontrol_that_does_not_answer_delays_no_notice(tmp_path: Path) -> None:

@@ -149,12 +149,12 @@ def test_a_rank_that_is_alone_starts_few_programs_beside_its_script(tmp_path: Pa
         assert (out / "k.0.stdout").read_text() == f"{NASTY}|Grüße 🌊|0|0\n"
         assert (out / "k.0.exit").read_text() == "7\n"
     assert sorted(path.name for path in out.iterdir()) == [
-        *("k.0.exit", "k.0.stderr", "k.0.stdout", "k.shell"),
+        *("k-files", "k.0.exit", "k.0.stderr", "k.0.stdout", "k.shell"),
     ]
     assert list(work.iterdir()) == []
     started = Counter((tmp_path / "started").read_text().split())
-    # What the first run left is removed by the second.
-    assert started == {"base64": 2, "mkdir": 2, "rm": 3}
+    # What the first run left is removed by the second, but for the folder of files.
+    assert started == {"base64": 2, "mkdir": 3, "rm": 3}
 
 
 @pytest.mark.parametrize(

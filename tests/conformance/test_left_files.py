@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from builders.connector_builders import a_workload, until_released
-from conformance.rigs import LocalRig
+from conformance.rigs import LocalRig, Rig, SlurmRig
 from connectors import job_folders
 from connectors.errors import ClusterUnavailable
 from connectors.job_folders import LATEST_S, FilesUnavailable, JobFile
-from connectors.local.job_files import LocalFiles, open_local_files
+from connectors.local.job_files import LocalFiles
+from connectors.registry import kind_named
 
 OWN = """
 mkdir -p out/deep; printf one > out/a.txt; printf three > out/deep/b.bin; printf four > c
@@ -23,12 +24,15 @@ mkdir -p out/deep; printf one > out/a.txt; printf three > out/deep/b.bin; printf
 class Left:
     """The files that a script of a real job left."""
 
-    def __init__(self, rig: LocalRig, script: str) -> None:
-        workload = a_workload(f"#!/bin/bash\n{script}")
+    def __init__(self, rig: Rig, script: str) -> None:
+        workload = a_workload(f'#!/bin/bash\ncd "$TIDEGATE_OUTPUT_DIR" || exit 9\n{script}')
         rig.start(workload)
         until_released(rig.connector, workload.key)
         self.key = workload.key
-        self.reader: LocalFiles = open_local_files(rig.options, rig.cluster_id)  # type: ignore[assignment]
+        opener = kind_named(rig.kind).open_files
+        assert opener is not None
+        self.reader = opener(rig.options, rig.cluster_id)
+        self.cluster_user = rig.cluster_user
 
     def names(self) -> list[str]:
         """The names of the listed files."""
@@ -36,20 +40,22 @@ class Left:
 
     def list(self) -> job_folders.JobFolder:
         """The listing."""
-        return self.reader.list_files(self.key, folder=None)
+        return self.reader.list_files(self.key, folder=None, cluster_user=self.cluster_user)
 
     def read(self, name: str, *, offset: int = 0, limit: int = 1_000) -> bytes:
         """The content of a file."""
-        return self.reader.read_file(self.key, name, offset=offset, limit=limit, folder=None).data
+        return self.reader.read_file(
+            self.key, name, offset=offset, limit=limit, cluster_user=self.cluster_user
+        ).data
 
 
-@pytest.fixture(params=["local", "isolated"])
-def rig(request: pytest.FixtureRequest) -> LocalRig:
-    found: LocalRig = request.getfixturevalue(f"{request.param}_rig")
+@pytest.fixture(params=["local", "isolated", pytest.param("slurm", marks=pytest.mark.slurm)])
+def rig(request: pytest.FixtureRequest) -> Rig:
+    found: Rig = request.getfixturevalue(f"{request.param}_rig")
     return found
 
 
-def test_files_are_listed_by_name_and_read_in_parts(rig: LocalRig) -> None:
+def test_files_are_listed_by_name_and_read_in_parts(rig: Rig) -> None:
     """Planted: files of folders below are missing."""
     left = Left(rig, OWN)
     assert [(file.name, file.size_bytes) for file in left.list().files] == [
@@ -75,7 +81,7 @@ def test_times_fit_a_date(set_by_the_job: float, shown_s: int) -> None:
     assert datetime.fromtimestamp(shown_s, UTC).year <= 9999
 
 
-def test_links_lead_nowhere(rig: LocalRig, tmp_path: Path) -> None:
+def test_links_lead_nowhere(rig: Rig, tmp_path: Path) -> None:
     """Planted: the last part of a name, or a folder on the way, is followed as a link."""
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "folder").mkdir()
@@ -100,7 +106,7 @@ def test_no_name_leaves_the_folder(local_rig: LocalRig, name: str) -> None:
         left.read(name)
 
 
-def test_only_regular_files_are_read(rig: LocalRig) -> None:
+def test_only_regular_files_are_read(rig: Rig) -> None:
     """Planted: a pipe is opened, and the reader waits for ever. Planted: a folder is read."""
     socket = "import socket as s; s.socket(1).bind('sock')"
     left = Left(rig, f'{OWN} mkfifo pipe; python3 -c "{socket}"')
@@ -145,10 +151,33 @@ def test_what_has_no_folder(local_rig: LocalRig) -> None:
     """Planted: the folder that the author named is read instead of the job's own."""
     left = Left(local_rig, OWN)
     assert left.list().files[0]._replace(modified_s=0) == JobFile("c", 4, 0)
+    assert left.reader.list_files(left.key, folder="/etc") == left.list()
+    none = Left(local_rig, "true")
     with pytest.raises(FilesUnavailable, match="the job ran in /etc, and its files are there"):
-        left.reader.list_files(left.key, folder="/etc")
+        none.reader.list_files(none.key, folder="/etc")
     with pytest.raises(FilesUnavailable, match="it does not exist"):
         left.reader.list_files("tg-unknown", folder=None)
     another = LocalFiles(Path(local_rig.options["root"]), "another")
     with pytest.raises(ClusterUnavailable):
         another.list_files(left.key, folder=None)
+
+
+@pytest.mark.slurm
+def test_a_job_of_slurm_without_files(slurm_rig: SlurmRig) -> None:
+    """Against: another user's folder of the same name; a folder that is a link is followed."""
+    user = slurm_rig.cluster_user
+    assert user is not None
+    home = slurm_rig.bed.working_directory.replace("{user}", user)
+    none = Left(slurm_rig, "true")
+    with pytest.raises(FilesUnavailable, match=f"the job ran in {home}, and its files are there"):
+        none.list()
+    with pytest.raises(FilesUnavailable, match="UNIX user is unknown"):
+        none.reader.list_files(none.key, folder=None, cluster_user="tg-nobody")
+    other = slurm_rig.bed.users[1]
+    with pytest.raises(FilesUnavailable, match="it does not exist"):
+        none.reader.list_files(none.key, folder=None, cluster_user=other)
+    linked = Left(slurm_rig, 'cd .. && rmdir "$TIDEGATE_OUTPUT_DIR" && ln -s /etc "$OLDPWD"')
+    with pytest.raises(FilesUnavailable, match="it does not exist, or is a link"):
+        linked.list()
+    with pytest.raises(FilesUnavailable, match="it does not exist, or is a link"):
+        linked.read("passwd")
