@@ -320,7 +320,9 @@ def _of_tag(document: Any, tag: str) -> Iterator[tuple[str, ...]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             if operation["tags"] == [tag]:
-                yield (f"`{method.upper()} {path.removeprefix('/api/v1')}`", operation["summary"])
+                mark = " (deprecated)" if operation.get("deprecated") else ""
+                name = f"`{method.upper()} {path.removeprefix('/api/v1')}`"
+                yield name, operation["summary"] + mark
 
 
 def endpoints() -> str:

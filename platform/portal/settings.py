@@ -202,6 +202,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "webapi.middleware.RequestIdMiddleware",
+    "webapi.deprecation.DeprecationMiddleware",
     "webapi.request_limits.RequestLimitMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "portal.middleware.ContentSecurityPolicyMiddleware",

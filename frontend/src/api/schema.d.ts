@@ -1599,7 +1599,7 @@ export interface paths {
         };
         /**
          * Jobs
-         * @description The caller's own jobs, and those of teams whose jobs the caller may see. Newest first, unless sorted otherwise.
+         * @description The caller's own jobs, and those of teams whose jobs the caller may see. Newest first, unless sorted otherwise. CSV has all matching jobs, at most 20,000; more are refused. Its times are in UTC. Its `gpus` have three decimals, and are cores in pools of CPU cores.
          */
         get: operations["list_jobs"];
         put?: never;
@@ -1623,7 +1623,8 @@ export interface paths {
         };
         /**
          * Export jobs as CSV
-         * @description All matching jobs, at most 20,000; more are refused. Times are in UTC. `gpus` has three decimals, and is cores in pools of CPU cores.
+         * @deprecated
+         * @description CSV has all matching jobs, at most 20,000; more are refused. Its times are in UTC. Its `gpus` have three decimals, and are cores in pools of CPU cores. Deprecated: it ends on 2027-06-01. Use /api/v1/jobs?format=csv instead.
          */
         get: operations["export_jobs"];
         put?: never;
@@ -20106,12 +20107,15 @@ export interface operations {
                 array?: string;
                 /** @description The cluster of the latest attempt, or of a waiting job that is pinned */
                 cluster?: string;
+                /** @description The columns of CSV, in their order */
+                columns?: ("id" | "name" | "state" | "team" | "user" | "priority_class" | "type" | "origin" | "device" | "gpus" | "nodes" | "pool" | "cluster" | "native_id" | "attempt" | "guaranteed_gpus" | "submitted_at" | "started_at" | "ended_at" | "end_reason" | "exit_code" | "guaranteed_mgpu_s" | "borrowed_mgpu_s")[];
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description Only jobs that ended, from this time on */
                 ended_at__gte?: string;
                 /** @description Only jobs that ended before this time */
                 ended_at__lt?: string;
+                format?: "csv" | "json";
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description native: only jobs submitted directly to a cluster */
@@ -20149,6 +20153,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobPage"];
+                    "text/csv": string;
                 };
             };
             400: {
@@ -20269,12 +20274,13 @@ export interface operations {
                 array?: string;
                 /** @description The cluster of the latest attempt, or of a waiting job that is pinned */
                 cluster?: string;
-                /** @description The columns, in their order */
+                /** @description The columns of CSV, in their order */
                 columns?: ("id" | "name" | "state" | "team" | "user" | "priority_class" | "type" | "origin" | "device" | "gpus" | "nodes" | "pool" | "cluster" | "native_id" | "attempt" | "guaranteed_gpus" | "submitted_at" | "started_at" | "ended_at" | "end_reason" | "exit_code" | "guaranteed_mgpu_s" | "borrowed_mgpu_s")[];
                 /** @description Only jobs that ended, from this time on */
                 ended_at__gte?: string;
                 /** @description Only jobs that ended before this time */
                 ended_at__lt?: string;
+                format?: "csv" | "json";
                 /** @description native: only jobs submitted directly to a cluster */
                 origin?: "native" | "portal";
                 pool?: string;
