@@ -2089,7 +2089,7 @@ export interface paths {
         get: operations["list_maintenance_windows"];
         put?: never;
         /**
-         * Plan the maintenance of a cluster
+         * Plan the maintenance of a cluster, a pool on it, or some of its nodes
          * @description From now on no job starts there that could still run in the window. Nothing is stopped. A banner tells everybody. Needs an administrator of the platform.
          */
         post: operations["plan_maintenance_window"];
@@ -2148,7 +2148,7 @@ export interface paths {
         };
         /**
          * Jobs that would still run when the maintenance begins
-         * @description Jobs on the cluster or pool that the caller may see and that end after the start by their time limit, or have none. Nothing stops them.
+         * @description Jobs on the cluster, pool or nodes that the caller may see and that end after the start by their time limit, or have none. Nothing stops them.
          */
         get: operations["list_maintenance_jobs"];
         put?: never;
@@ -9207,7 +9207,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description No job starts on the cluster that could still run from `start` until before `end`. */
+        /** @description No job starts on the cluster or the nodes that could still run from `start` to `end`. */
         Maintenance: {
             /** @description Whether the caller may change and cancel it */
             can_change: boolean;
@@ -9221,6 +9221,8 @@ export interface components {
             /** Format: uuid */
             id: string;
             made_by: string;
+            /** @description Names; null: all nodes */
+            nodes: string[] | null;
             /** @description Null: the whole cluster */
             pool: string | null;
             reason: string;
@@ -9229,7 +9231,7 @@ export interface components {
             state: components["schemas"]["MaintenanceStateEnum"];
             version: number;
         };
-        /** @description A new maintenance window of a cluster, or of one pool on it. */
+        /** @description A new maintenance window of a cluster, of one pool on it, or of some of its nodes. */
         MaintenanceCreateRequest: {
             /** @description Name of the cluster */
             cluster: string;
@@ -9238,6 +9240,10 @@ export interface components {
              * @description Excluded. At most 31 days after the start
              */
             end: string;
+            /** @description Instead of names: so many nodes. Nodes that are drained or have the least work at the start are taken */
+            node_count?: number | null;
+            /** @description Names of nodes of the cluster, or of the pool on it. Default: all */
+            nodes?: string[] | null;
             /** @description Default: the whole cluster */
             pool?: string | null;
             reason: string;
