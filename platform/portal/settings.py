@@ -197,6 +197,7 @@ INSTALLED_APPS = [
     "periods",
     "jobs",
     "history",
+    "treefile",
     "portal",
 ]
 

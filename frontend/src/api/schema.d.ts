@@ -4658,7 +4658,7 @@ export interface paths {
         put?: never;
         /**
          * Preview or apply a tree file at and below a node
-         * @description With `dry_run=true` nothing is changed, and the answer has all changes, the errors of all lines, and a `digest`. Without it, `If-Match` must be that digest, quoted: nothing else is applied than what was previewed, in one transaction. Nothing is archived or revoked unless the body says so. Unknown mail addresses are invited.
+         * @description With `dry_run=true` nothing is changed, and the answer has all changes, the errors of all lines, and a `digest`. Without it, `If-Match` must be that digest, quoted: nothing else is applied than what was previewed, in one transaction. Nothing is archived or revoked unless the body says so. Unknown mail addresses are invited. If the changes need a second person, the whole file waits as one request (202).
          */
         post: operations["import_tree"];
         delete?: never;
@@ -11981,7 +11981,7 @@ export interface components {
             next_runs: string[];
             /** @description Slug */
             organization: string;
-            /** @description The request of each run. A CronJob is shown as its Job */
+            /** @description The request of each run, without the members of its template. A CronJob is shown as its Job */
             request: components["schemas"]["JobRequest"] | null;
             /** @description Seconds after which a late run is missed; null: it runs however late */
             starting_deadline_s: number | null;
@@ -11989,6 +11989,8 @@ export interface components {
             suspended_because: string | null;
             /** @description Path */
             team: string;
+            /** @description The template that each run takes as it is then */
+            template: components["schemas"]["TemplateOfSchedule"] | null;
             /** @description IANA name */
             time_zone: string;
             /** @description Username of the owner */
@@ -12035,7 +12037,7 @@ export interface components {
             cron?: string | null;
             /** @description Create it without runs until it is resumed */
             is_suspended?: boolean;
-            /** @description The body of `POST /jobs` for each run, without `begin_at` */
+            /** @description The body of `POST /jobs` for each run, without `begin_at`. A run takes the members of its `template` as they are then */
             request: components["schemas"]["JobRequestRequest"];
             /** @description Seconds after which a late run is missed; null: it runs however late */
             starting_deadline_s?: number | null;
@@ -12848,6 +12850,13 @@ export interface components {
              */
             usage_class: components["schemas"]["UsageClassF49Enum"];
         };
+        /** @description The template of a schedule. */
+        TemplateOfSchedule: {
+            /** Format: uuid */
+            id: string;
+            /** @description Null if it was deleted, or the caller may not use it */
+            name: string | null;
+        };
         /** @description The time limits of one owner: a pool, a node of the tree, or a priority class. */
         TimeLimit: {
             /** @description Whether the caller may change them */
@@ -12977,6 +12986,8 @@ export interface components {
             missing_nodes: number;
             /** @description Roles and invitations that the file lacks and that stay, without revoke_missing */
             missing_roles: number;
+            /** @description Why the whole file would wait for a second person; null if it would not */
+            second_person: string | null;
         };
         /** @description A tree file, and the fate of what it lacks. */
         TreeImportRequest: {
@@ -33170,6 +33181,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TreeImportPreview"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {
