@@ -210,13 +210,16 @@ def test_a_retired_class_says_so_in_the_list(server: Server) -> None:
 
 
 def test_the_rules_about_a_second_person_are_shown_and_changed(server: Server) -> None:
-    """GPUs are sent as milli-GPUs, and `none` as null. Planted: `none` is sent as text."""
+    """GPUs are sent as milli-GPUs, and `none` as null. A setting is shown as it is typed.
+
+    Planted: `none` is sent as text; the name of the API is shown.
+    """
     path = f"organizations/{ORGANIZATION}/second-person"
     rules = {"stopped_jobs_min": None, "moved_mgpu_max": 16_000, "guards_rules": True, "version": 3}
     server.routes[f"GET {path}"] = server.routes[f"PATCH {path}"] = rules
     assert server.run("policy", "second-person", "ai-company").out.splitlines()[:3] == [
         "stopped_jobs_min  none",
-        "moved_mgpu_max    16 GPUs",
+        "moved_gpus        16 GPUs",
         "guards_rules      yes",
     ]
     settings = ("stopped_jobs_min=none", "moved_gpus=0.5", "allows_emergency=no")
