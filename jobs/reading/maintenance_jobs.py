@@ -27,6 +27,14 @@ from jobs.models import Attempt
 from maintenance.models import MaintenanceWindow
 from tenants.access import Actor
 
+#: The end of an attempt by its time limit; null without a limit.
+_ENDS_AT = ExpressionWrapper(
+    Coalesce("started_at", "granted_at")
+    + ExpressionWrapper(
+        F("job__time_limit_s") * Value(timedelta(seconds=1)), output_field=DurationField()
+    ),
+    output_field=DateTimeField(),
+)
 #: The names of the nodes of an attempt, as a JSON array.
 _NODES = Func(
     F("slots"),
@@ -55,6 +63,7 @@ def still_running(
     They come after the attempt `after`. Jobs that the actor may not see are left out.
     """
     found = _running(window.cluster).filter(job__in=visible_jobs(actor).order_by())
+    found = found.annotate(ends_at=_ENDS_AT)
     found = found.filter(Q(ends_at=None) | Q(ends_at__gt=window.start))
     if window.pool is not None:
         found = found.filter(job__pool=window.pool)
@@ -79,7 +88,9 @@ def quietest_nodes(cluster: Cluster, pool: Pool | None, start: datetime) -> list
     """
     still: Counter[str] = Counter()
     in_use: Counter[str] = Counter()
-    for slots, ends_at in _running(cluster).values_list("slots", "ends_at"):
+    for slots, ends_at in (
+        _running(cluster).annotate(ends_at=_ENDS_AT).values_list("slots", "ends_at")
+    ):
         for slot in slots:
             in_use[slot["node"]] += slot["mgpu"]
             if ends_at is None or ends_at > start:
@@ -100,11 +111,5 @@ def quietest_nodes(cluster: Cluster, pool: Pool | None, start: datetime) -> list
 
 
 def _running(cluster: Cluster) -> QuerySet[Attempt]:
-    """Return the attempts that hold GPUs on a cluster, with `ends_at`; None without a limit."""
-    runs_for = ExpressionWrapper(
-        F("job__time_limit_s") * Value(timedelta(seconds=1)), output_field=DurationField()
-    )
-    ends_at = Coalesce("started_at", "granted_at") + runs_for
-    return Attempt.objects.filter(cluster=cluster, released_at=None).annotate(
-        ends_at=ExpressionWrapper(ends_at, output_field=DateTimeField())
-    )
+    """Return the attempts that hold GPUs on a cluster."""
+    return Attempt.objects.filter(cluster=cluster, released_at=None)

@@ -138,7 +138,9 @@ def _print(found: Mapping[str, Any]) -> None:
 
 
 def _template_text(template: Mapping[str, Any] | None) -> str | None:
-    return template and (template["name"] or f"{template['id']}, which you may not use")
+    if template is None:
+        return None
+    return str(template["name"] or f"{template['id']}, which you may not use")
 
 
 def print_recurrence(found: Mapping[str, Any]) -> None:

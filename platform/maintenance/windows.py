@@ -214,11 +214,11 @@ def _nodes_of(
         rows = rows.filter(pool=pool)
     there = "" if pool is None else f" of pool {pool.name}"
     if isinstance(wanted, int):
-        known = sorted(set(rows.values_list("name", flat=True)))
-        if wanted > len(known):
+        count = rows.values("name").distinct().count()
+        if wanted > count:
             raise InvalidRequest(
-                f"{cluster.name} has {len(known)} nodes{there}. Name fewer of them.",
-                errors=[FieldError("/node_count", f"is more than {len(known)}")],
+                f"{cluster.name} has {count} nodes{there}. Name fewer of them.",
+                errors=[FieldError("/node_count", f"is more than {count}")],
             )
         return sorted(quietest(cluster, pool, start)[:wanted])
     names = sorted(set(wanted))
