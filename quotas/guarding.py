@@ -111,7 +111,7 @@ class SecondPersonNeeded(Deferred):
         actor: Actor,
     ) -> None:
         super().__init__(
-            f"{why}, so a second person decides. Make this change by itself, not in a file or "
+            f"{why}, so a second person decides. Make this change by itself, not in a "
             "batch, to ask for that."
         )
         self.write, self.effects = write, effects

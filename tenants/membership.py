@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
@@ -121,6 +122,22 @@ def create_user(
     return user
 
 
+_told_of_activity: list[Callable[[UUID], object]] = []
+
+
+def tell_of_activity(told: Callable[[UUID], object]) -> None:
+    """Call `told` with the id of each user whom an administrator deactivates or reactivates.
+
+    The package of identity calls it once, at its start.
+    """
+    _told_of_activity[:] = [told]
+
+
+def _tell_activity(user: User) -> None:
+    for told in _told_of_activity:
+        told(user.pk)
+
+
 @transaction.atomic
 def change_user(
     *,
@@ -167,9 +184,11 @@ def change_user(
             )
         deactivate(user, now)
         _record(actor, "user_deactivated", user, now, {"login": user.login})
+        _tell_activity(user)
     elif is_active is True and not user.is_active:
         user.is_active = True
         user.save(update_fields=["is_active"])
+        _tell_activity(user)
         _record(actor, "user_reactivated", user, now, {"login": user.login})
         # The user's waiting jobs may start now.
         wake("arbiter")

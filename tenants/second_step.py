@@ -24,7 +24,7 @@ from tenants.signing_in import (
     record_session,
     require_sign_in_attempt,
 )
-from tenants.throttling import Attempt, forgive_attempt
+from tenants.throttling import Attempt, count_failure, forget_failures, forgive_attempt
 
 #: Time for the second step.
 STEP_LIFETIME = timedelta(minutes=10)
@@ -37,6 +37,7 @@ SECOND_STEP = (
     "instead."
 )
 _PENDING = "second_step"
+_WRONG_CODES = "wrong codes"
 _CHALLENGE = "second_step_challenge"
 
 
@@ -147,18 +148,25 @@ def record_second_step(actor: Actor, passed: PassedStep, *, now: datetime) -> No
 
 
 def _count_failure(request: HttpRequest, user: User, now: datetime) -> None:
-    """Count a wrong code. The last one that is allowed ends the sign-in, and the person is told."""
+    """Count a wrong code. The last one that is allowed ends the sign-in.
+
+    The person is told of as many in a row, also over several sign-ins: a right password between
+    them does not begin the count anew.
+    """
     pending = request.session[_PENDING]
     failures = pending.get("failures", 0) + 1
     if failures >= FAILURES_MAX:
         del request.session[_PENDING]
-        tell_by_mail(
-            user,
-            f"Somebody who knows your password entered a wrong second factor {failures} times.",
-            now=now,
-        )
     else:
         request.session[_PENDING] = {**pending, "failures": failures}
+    in_a_row = count_failure(_WRONG_CODES, user.login, now=now)
+    if in_a_row >= FAILURES_MAX:
+        forget_failures(_WRONG_CODES, user.login)
+        tell_by_mail(
+            user,
+            f"Somebody who knows your password entered a wrong second factor {in_a_row} times.",
+            now=now,
+        )
 
 
 def _waiting_person(request: HttpRequest, now: datetime) -> tuple[User, str]:

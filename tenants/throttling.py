@@ -159,6 +159,22 @@ def require_attempt(attempt: Attempt, *, now: datetime, refusal: str) -> None:
         )
 
 
+@transaction.atomic
+def count_failure(purpose: str, source: str, *, now: datetime) -> int:
+    """Count a failure, and return how many there were without an hour between two of them."""
+    key = _key(purpose, source)
+    row = _locked((key,), now)[key]
+    row.attempts = min(row.attempts + 1, 1_000_000)
+    row.last_attempt_at = now
+    row.save()
+    return row.attempts
+
+
+def forget_failures(purpose: str, source: str) -> None:
+    """Begin to count anew."""
+    SignInAttempts.objects.filter(key=_key(purpose, source)).delete()
+
+
 def forgive_attempt(attempt: Attempt) -> None:
     """Delete the failures of a user who just signed in; of shared counters only this attempt."""
     SignInAttempts.objects.filter(key=attempt.own).delete()

@@ -76,7 +76,7 @@ REASONS = {
         "Wait, or accept other clusters.",
     ),
     "maintenance": (
-        "The job could still run in a maintenance of its cluster.",
+        "The job could still run in a maintenance of its cluster, or of nodes.",
         "Set a time limit that ends before it, or accept another cluster. Else wait for its end.",
     ),
     "never_fits": (
@@ -183,6 +183,7 @@ _EXAMPLES: dict[Code, dict[str, int]] = {
     Code.CLASS_CAP_REACHED: {"class_cap_mgpu": 32 * GPU, "class_in_use_mgpu": 24 * GPU},
     Code.CLUSTER_UNAVAILABLE: {},
     Code.MAINTENANCE: {
+        "maintenance_nodes": 4,
         "maintenance_start_at": 1_800_000_000,
         "maintenance_end_at": 1_800_014_400,
     },
@@ -320,7 +321,9 @@ def _of_tag(document: Any, tag: str) -> Iterator[tuple[str, ...]]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             if operation["tags"] == [tag]:
-                yield (f"`{method.upper()} {path.removeprefix('/api/v1')}`", operation["summary"])
+                mark = " (deprecated)" if operation.get("deprecated") else ""
+                name = f"`{method.upper()} {path.removeprefix('/api/v1')}`"
+                yield name, operation["summary"] + mark
 
 
 def endpoints() -> str:

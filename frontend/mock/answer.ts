@@ -1022,7 +1022,14 @@ function schedules({ method, query, body }: MockRequest, id = "", part = ""): Mo
   if (method === "DELETE") return { status: 204 };
   if (part === "runs") return page(theRunsOf(found), query);
   const runs = found.next_at === null ? [] : [0, 1, 2].map((day) => iso(Date.parse(found.next_at ?? "") + day * 86_400_000));
-  return { status: 200, body: { ...found, ...(body as object | undefined), next_runs: runs, request: null } };
+  return { status: 200, body: { ...found, ...(body as object | undefined), next_runs: runs, template: templateOf(found.id), request: null } };
+}
+
+/** The first schedule is from a template. */
+function templateOf(scheduleId: string): { id: string; name: string } | null {
+  const [schedule] = theSchedules();
+  const [, template] = theTemplates();
+  return scheduleId === schedule?.id && template ? { id: template.id, name: template.name } : null;
 }
 
 function auditEvents({ query }: MockRequest): MockAnswer {

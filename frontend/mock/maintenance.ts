@@ -8,6 +8,7 @@ export function aWindow(number: number, change: Partial<MaintenanceWindow> = {})
     version: 1,
     cluster: "kube-b",
     pool: null,
+    nodes: null,
     start: "2026-12-01T08:00:00Z",
     end: "2026-12-01T12:00:00Z",
     reason: "New switches.",
@@ -34,8 +35,9 @@ export function maintenance(rows: MaintenanceWindow[], { method, query, body }: 
   const at = rows.findIndex((row) => row.id === id);
   const found = rows[at];
   if (method === "POST" && id === undefined) {
-    const { cluster, reason, end } = body as NewMaintenance;
-    const made = aWindow(rows.length + 1, { cluster, reason, end });
+    const { cluster, reason, end, nodes, node_count: count } = body as NewMaintenance;
+    const chosen = nodes ?? (count == null ? null : Array.from({ length: count }, (_, number) => `kube-b-${number + 1}`));
+    const made = aWindow(rows.length + 1, { cluster, reason, end, nodes: chosen });
     rows.unshift(made);
     return { status: 201, body: made };
   }

@@ -60,6 +60,7 @@ export function treeImport({ body, query }: MockRequest): MockAnswer {
       : [],
     missing_nodes: 0,
     missing_roles: revokes === true || isRefused ? 0 : 3,
+    second_person: null,
   };
   return { status: 200, body: answer };
 }

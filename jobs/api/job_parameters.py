@@ -93,13 +93,23 @@ class SortedJobParameters(JobFilterParameters):
         return Order(self.sort)
 
 
-class JobParameters(SortedJobParameters, PageParameters):
+class JobFormatParameters(SortedJobParameters):
+    """The same, and the format of the list."""
+
+    format: str = choice(("json", "csv"), default="json")
+
+
+class JobParameters(JobFormatParameters, PageParameters):
     """The parameters of a page of jobs."""
 
 
-class JobExportParameters(SortedJobParameters):
-    """The parameters of an export of jobs."""
+class JobCsvParameters(JobFormatParameters):
+    """The parameters of all matching jobs as CSV, which has no pages."""
 
     columns: tuple[str, ...] = in_order(
-        COLUMNS, "The columns, in their order", default=tuple(COLUMNS)
+        COLUMNS, "The columns of CSV, in their order", default=tuple(COLUMNS)
     )
+
+
+class JobListParameters(JobParameters, JobCsvParameters):
+    """The parameters of the list in both formats."""

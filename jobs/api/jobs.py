@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date
 from typing import Any, cast
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from rest_framework.views import APIView
 
 from jobs.actions.cancellation import cancel_job, hold_job, release_job, requeue_job
 from jobs.api import serializers as shapes
-from jobs.api.job_parameters import JobExportParameters, JobParameters
+from jobs.api.job_parameters import JobCsvParameters, JobListParameters, JobParameters
 from jobs.api.job_tokens import WITH_JOBS
 from jobs.api.rendering import (
     Rights,
@@ -44,11 +45,18 @@ from primitives.clock import SystemClock
 from tenants.api.authentication import (
     actor_from,
 )
+from webapi.deprecation import deprecated
 from webapi.formats import CsvRenderer, NamedFormats
 from webapi.idempotency import respond_once, was_answered
 from webapi.paging import Page, page_body, refuse_body, refuse_unknown_parameters
 from webapi.parameters import Parameters, flag
+from webapi.renderers import FastJsonRenderer
 from webapi.serializers import IDEMPOTENCY_KEY, answers, page_of
+
+_CSV = (
+    f"CSV has all matching jobs, at most {EXPORT_MAX:,}; more are refused. Its times are in UTC. "
+    "Its `gpus` have three decimals, and are cores in pools of CPU cores."
+)
 
 
 class SubmissionParameters(Parameters):
@@ -61,17 +69,31 @@ class JobList(APIView):
     """The list of jobs, and the submission of a job."""
 
     authentication_classes = WITH_JOBS
+    renderer_classes = [FastJsonRenderer, CsvRenderer]
+    content_negotiation_class = NamedFormats
+
+    def get_renderers(self) -> list[Any]:
+        """Return the formats of an answer. Only the list is also CSV."""
+        found: list[Any] = super().get_renderers()
+        return found if self.request.method == "GET" else found[:1]
 
     @extend_schema(
         operation_id="list_jobs",
         summary="Jobs",
         description="The caller's own jobs, and those of teams whose jobs the caller may see. "
-        "Newest first, unless sorted otherwise.",
-        parameters=JobParameters.in_openapi(),
-        responses=answers({200: page_of(shapes.JobSerializer)}),
+        f"Newest first, unless sorted otherwise. {_CSV}",
+        parameters=JobListParameters.in_openapi(),
+        responses=answers(
+            {
+                (200, "application/json"): page_of(shapes.JobSerializer),  # type: ignore[dict-item]
+                (200, "text/csv"): OpenApiTypes.STR,  # type: ignore[dict-item]
+            }
+        ),
     )
-    def get(self, request: Request) -> Response:
-        """Return a page of jobs."""
+    def get(self, request: Request) -> HttpResponse:
+        """Return a page of jobs, or all of them as CSV."""
+        if request.accepted_renderer.format == "csv":
+            return _csv_answer(request)
         asked = JobParameters.read(request)
         actor, now = actor_from(request), SystemClock().now()
         order = asked.order
@@ -126,29 +148,36 @@ class JobList(APIView):
 
 
 class JobExport(APIView):
-    """The list of jobs as CSV."""
+    """The list of jobs as CSV, at its old address."""
 
     renderer_classes = [JSONRenderer, CsvRenderer]
     content_negotiation_class = NamedFormats
 
+    @deprecated(
+        since=date(2026, 12, 1), sunset=date(2027, 6, 1), successor="/api/v1/jobs?format=csv"
+    )
     @extend_schema(
         operation_id="export_jobs",
         summary="Export jobs as CSV",
-        description=f"All matching jobs, at most {EXPORT_MAX:,}; more are refused. Times are in "
-        "UTC. `gpus` has three decimals, and is cores in pools of CPU cores.",
-        parameters=JobExportParameters.in_openapi(),
+        description=_CSV,
+        parameters=JobCsvParameters.in_openapi(),
         responses=answers({(200, "text/csv"): OpenApiTypes.STR}),  # type: ignore[dict-item]
     )
     def get(self, request: Request) -> HttpResponse:
         """Return the jobs as lines of CSV."""
-        asked = JobExportParameters.read(request)
-        actor, now = actor_from(request), SystemClock().now()
-        lines = csv_of_jobs(actor, asked.filter, order=asked.order, columns=asked.columns, now=now)
-        return HttpResponse(
-            "".join(lines),
-            content_type="text/csv; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="jobs-{now:%Y%m%d-%H%M%S}.csv"'},
-        )
+        return _csv_answer(request)
+
+
+def _csv_answer(request: Request) -> HttpResponse:
+    """Return all matching jobs as lines of CSV. Raises InvalidRequest for too many."""
+    asked = JobCsvParameters.read(request)
+    actor, now = actor_from(request), SystemClock().now()
+    lines = csv_of_jobs(actor, asked.filter, order=asked.order, columns=asked.columns, now=now)
+    return HttpResponse(
+        "".join(lines),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="jobs-{now:%Y%m%d-%H%M%S}.csv"'},
+    )
 
 
 class JobDetail(APIView):

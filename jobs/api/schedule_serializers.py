@@ -65,7 +65,10 @@ class ScheduleRequestSerializer(StrictSerializer):
     is_suspended = YesOrNoField(
         required=False, help_text="Create it without runs until it is resumed"
     )
-    request = RunRequestField(help_text="The body of `POST /jobs` for each run, without `begin_at`")
+    request = RunRequestField(
+        help_text="The body of `POST /jobs` for each run, without `begin_at`. A run takes the "
+        "members of its `template` as they are then"
+    )
 
 
 class ScheduleUpdateSerializer(StrictSerializer):
@@ -132,13 +135,26 @@ class CreatedScheduleSerializer(ScheduleSerializer):
     notes = NoteSerializer(many=True)
 
 
+class TemplateOfScheduleSerializer(serializers.Serializer[Any]):
+    """The template of a schedule."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField(
+        allow_null=True, help_text="Null if it was deleted, or the caller may not use it"
+    )
+
+
 class ScheduleDetailSerializer(ScheduleSerializer):
     """A schedule with its request."""
 
     next_runs = serializers.ListField(child=serializers.DateTimeField(), help_text="The next three")
+    template = TemplateOfScheduleSerializer(
+        allow_null=True, help_text="The template that each run takes as it is then"
+    )
     request = JobRequestSerializer(
         allow_null=True,
-        help_text="The request of each run. A CronJob is shown as its Job",
+        help_text="The request of each run, without the members of its template. A CronJob is "
+        "shown as its Job",
     )
 
 

@@ -29,6 +29,7 @@ from jobs.recurring.schedules import (
     resume_schedule,
     schedule_by_id,
     suspend_schedule,
+    template_of,
     zone_of,
 )
 from jobs.submission.problems import in_request
@@ -104,7 +105,7 @@ class ScheduleList(APIView):
         actor, now = actor_from(request), SystemClock().now()
         given = shapes.ScheduleRequestSerializer(data=request.data)
         given.is_valid(raise_exception=True)
-        wanted = read_schedule_request(cast(Mapping[str, Any], given.validated_data))
+        wanted = read_schedule_request(cast(Mapping[str, Any], given.validated_data), actor=actor)
         if asked.dry_run or not was_answered(request, principal_id=actor.user.pk):
             wanted = wanted.with_job(tried(wanted.job, actor=actor))
         if asked.dry_run:
@@ -196,6 +197,7 @@ def _answer(schedule_id: UUID, actor: Actor, now: datetime) -> Response:
     body = {
         **_body(schedule, run, actor),
         "next_runs": [iso(one) for one in coming],
+        "template": template_of(schedule, actor=actor),
         "request": {"team": schedule.team.display_path, **schedule.request} if may_read else None,
     }
     return Response(written(body))

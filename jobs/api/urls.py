@@ -26,7 +26,7 @@ from jobs.api.history import JobHistory
 from jobs.api.job_actions import JobActionPreview, JobActions
 from jobs.api.job_requests import StoredJobRequest
 from jobs.api.logs import JobLogDownload, JobLogs, JobLogSearch, JobLogSummary
-from jobs.api.maintenance import MaintenanceJobs
+from jobs.api.maintenance import MaintenanceJobs, MaintenanceList
 from jobs.api.members import MemberList, MemberTotals
 from jobs.api.metrics import JobMetrics
 from jobs.api.moving import NodeMove
@@ -79,6 +79,7 @@ urlpatterns: list[URLPattern] = [
     path("schedules/<uuid:schedule_id>", ScheduleDetail.as_view()),
     path("schedules/<uuid:schedule_id>/runs", ScheduleRunList.as_view()),
     path("clusters/<uuid:cluster_id>/placements", ClusterPlacementList.as_view()),
+    path("maintenance-windows", MaintenanceList.as_view()),
     path("maintenance-windows/<uuid:maintenance_id>/jobs", MaintenanceJobs.as_view()),
     path("tree/<uuid:tree_node_id>", NodeDetail.as_view()),
     path("tree/<uuid:tree_node_id>/archive", NodeArchive.as_view()),

@@ -11,9 +11,11 @@ from jobs.schedule_models import STARTING_DEADLINE_S_MIN, ConcurrencyPolicy
 from jobs.submission.problems import in_request, refused_lines
 from jobs.submission.requests import JobRequest, read_job_request
 from jobs.submission.sbatch_notes import NOTE_TEXT_MAX, Note, Verdict, refused_of
+from jobs.templates.applying import with_template
 from manifests.cron_jobs import CronJob, read_cron_job
 from primitives.durations import duration_of_seconds
 from primitives.errors import FieldError, InvalidRequest
+from tenants.access import Actor
 from tenants.names import check_time_zone
 
 #: Members that a CronJob has in its own words.
@@ -24,7 +26,8 @@ _IN_MANIFEST = ("cron", "time_zone", "concurrency_policy", "starting_deadline_s"
 class ScheduleRequest:
     """A well-formed request for a schedule. `time_zone` None means that of the organization.
 
-    `body` is the request of each run as it is stored, and `job` the same as it was read.
+    `body` is the request of each run as it is stored: with the id of its template, if it has one,
+    and without the members of that. `job` is the request as it was read now, with these members.
     """
 
     cron: str
@@ -40,10 +43,11 @@ class ScheduleRequest:
         return replace(self, job=job)
 
 
-def read_schedule_request(given: Mapping[str, Any]) -> ScheduleRequest:
+def read_schedule_request(given: Mapping[str, Any], *, actor: Actor) -> ScheduleRequest:
     """Return the request in a body with known members. Members of None count as absent.
 
-    A CronJob in `request.manifest` says itself when its runs are due. Raises InvalidRequest.
+    A CronJob in `request.manifest` says itself when its runs are due. Raises InvalidRequest, also
+    for a template that the actor may not use, and for members that it locks.
     """
     body = {name: value for name, value in given["request"].items() if value is not None}
     if "begin_at" in body:
@@ -55,7 +59,7 @@ def read_schedule_request(given: Mapping[str, Any]) -> ScheduleRequest:
     found = read_cron_job(text) if isinstance(text, str) else None
     if found is None:
         with in_request():
-            job = read_job_request(body)
+            job = read_job_request(with_template(body, actor=actor))
         cron = given.get("cron")
         if cron is None:
             detail = "is required, such as 0 3 * * *, unless the manifest is a CronJob"
@@ -80,6 +84,10 @@ def _of_cron_job(found: CronJob, body: dict[str, Any], given: Mapping[str, Any])
         for name in _IN_MANIFEST
         if given.get(name) is not None
     ]
+    if "template" in body:
+        errors.append(
+            FieldError("/request/template", "is not given beside a CronJob; leave it out")
+        )
     if errors:
         raise InvalidRequest(
             "; ".join(f"{one.pointer[1:]} {one.detail}" for one in errors), errors=errors

@@ -29,9 +29,13 @@ from jobs.schedule_models import (
 from jobs.submission.job_arrays import cancel_array
 from jobs.submission.requests import read_job_request
 from jobs.submission.submission import submit_job_here
+from jobs.templates.applying import with_template
+from notices.giving import NewNotice, for_webhooks, give_notices
+from notices.models import NoticeEvent
 from primitives.durations import duration_of_seconds
 from primitives.errors import PortalError
 from tenants.access import Actor, actor_of
+from tenants.models import UserKind
 from tenants.roles import Permission
 
 #: Runs that one round of the timer submits at most. Others follow the next time.
@@ -95,6 +99,8 @@ def _handle(schedule_id: UUID, now: datetime, *, is_failed: bool = False) -> boo
         else:
             _decide(run, actor, now)
     run.save(force_insert=True)
+    if run.outcome == RunOutcome.REFUSED:
+        _give_notice(run)
     schedule.save(update_fields=["is_suspended", "suspended_because", "next_at"])
     return True
 
@@ -135,7 +141,8 @@ def _decide(run: ScheduleRun, actor: Actor, now: datetime) -> None:
     try:
         # A refusal leaves nothing behind, and the older run goes on.
         with transaction.atomic():
-            body = {**schedule.request, "team": schedule.team.display_path}
+            given = {**schedule.request, "team": schedule.team.display_path}
+            body = with_template(given, actor=actor)
             # The older run first, so that it does not count against the owner's limits.
             if previous is not None:
                 _cancel(previous, actor, now)
@@ -144,6 +151,25 @@ def _decide(run: ScheduleRun, actor: Actor, now: datetime) -> None:
         _without_job(run, RunOutcome.REFUSED, refusal.detail)
         return
     run.outcome, run.job = RunOutcome.SUBMITTED, job
+
+
+def _give_notice(run: ScheduleRun) -> None:
+    """Tell the owner, once a day, that the portal refused a run. Webhooks get the same."""
+    schedule = run.schedule
+    notice = NewNotice(
+        user_id=schedule.user_id,
+        event=NoticeEvent.JOB_FAILED,
+        key=f"schedule:{schedule.pk}:refused:{run.at:%Y-%m-%d}",
+        subject_kind="schedule",
+        subject_id=schedule.pk,
+        sentence=f"{schedule.name} was not submitted by its schedule: {run.reason}",
+        link=f"/schedules/{schedule.pk}",
+        at=run.at,
+    )
+    found = [for_webhooks(notice, schedule.team.path)]
+    if schedule.user.is_active and schedule.user.kind == UserKind.PERSON:
+        found.append(notice)
+    give_notices(found)
 
 
 def _without_job(run: ScheduleRun, outcome: RunOutcome, reason: str) -> None:

@@ -16,6 +16,7 @@ from jobs.recurring.requests import ScheduleRequest
 from jobs.schedule_models import Schedule
 from jobs.submission.problems import in_request
 from jobs.submission.submission import accepted
+from jobs.templates.templates import visible_templates
 from primitives.errors import Conflict, FieldError, Forbidden, InvalidRequest, NotFound
 from quotas.policies import policy_of
 from tenants.access import Actor, under, visible, visible_node
@@ -62,6 +63,18 @@ def schedule_by_id(schedule_id: UUID, *, actor: Actor) -> Schedule:
     if found is None:
         raise NotFound("There is no such schedule that you can see.")
     return found
+
+
+def template_of(schedule: Schedule, *, actor: Actor) -> dict[str, str | None] | None:
+    """Return the id and the name of the template of a schedule's runs; None without one.
+
+    The name is None if the template was deleted, or the actor may not use it.
+    """
+    given = schedule.request.get("template")
+    if given is None:
+        return None
+    found = visible_templates(actor).filter(pk=given).first()
+    return {"id": given, "name": None if found is None else found.name}
 
 
 def may_manage_schedule(schedule: Schedule, actor: Actor) -> bool:

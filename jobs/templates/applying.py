@@ -66,7 +66,7 @@ def _template(given: Any, actor: Actor) -> JobTemplate:
     with suppress(AttributeError, TypeError, ValueError):
         found = visible_templates(actor).filter(pk=UUID(given)).first()
     if found is None:
-        detail = "there is no such template that you may use"
+        detail = "there is no such template that you may use, or it was deleted"
         raise InvalidRequest(
             f"template: {detail}.", errors=[FieldError("/template", detail, "not_found")]
         )

@@ -52,7 +52,7 @@ def visible_requests(actor: Actor) -> QuerySet[ChangeRequest]:
     rows = ChangeRequest.objects.select_related(
         "organization", "node__parent", "node__organization", "pool", "lender", "asked_by",
         "decided_by", "planned", "write",
-    )  # fmt: skip
+    ).defer("write__arguments")  # fmt: skip
     if not (actor.user.is_active and actor.permits(Permission.VIEW_TREE)):
         return rows.none()
     managed = actor.granted(Permission.MANAGE_QUOTA)

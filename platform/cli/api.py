@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import Refused, Unreachable, Waiting
+from cli.output import tell
 from cli.settings import Settings
 
 if TYPE_CHECKING:  # httpx is slow to import, so only commands that ask a server load it
@@ -45,7 +46,9 @@ class Api:
                 "Accept": "application/json",
             },
             transport=transport,
+            event_hooks={"response": [self._tell_deprecation]},
         )
+        self._told: set[str] = set()
 
     def close(self) -> None:
         """Close the connections."""
@@ -151,6 +154,16 @@ class Api:
         if login:
             return login.split("@", 1)[0]
         return str(self.get("session")["user"]["username"])
+
+    def _tell_deprecation(self, response: httpx.Response) -> None:
+        """Remark once for each command that the server will end the requested operation."""
+        if "Deprecation" not in response.headers:
+            return
+        operation = f"{response.request.method} {response.request.url.path}"
+        if operation not in self._told:
+            self._told.add(operation)
+            sunset = response.headers.get("Sunset", "a date that it does not name")
+            tell(f"Remark: the server ends {operation} on {sunset}. Update this command.")
 
     def _send(
         self,

@@ -45,13 +45,14 @@ def maintenance_list(
         tell("No maintenance.")
         return
     print_table(
-        ["ID", "STATE", "CLUSTER", "POOL", "FROM", "TO", "REASON"],
+        ["ID", "STATE", "CLUSTER", "POOL", "NODES", "FROM", "TO", "REASON"],
         [
             [
                 str(each["id"])[-8:],
                 each["state"],
                 each["cluster"],
                 each["pool"] or "all",
+                _nodes_text(each["nodes"]),
                 each["start"],
                 each["end"],
                 plain(each["reason"]),
@@ -72,11 +73,30 @@ def maintenance_plan(
         str | None, typer.Option("--from", help="2026-12-01T08:00:00Z. Default: now.")
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Only the nodes of this pool.")] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NODE", help="Only this node. May be repeated."),
+    ] = None,
+    node_count: Annotated[
+        int | None,
+        typer.Option(
+            "--nodes", min=1, help="Only so many nodes: drained ones, then those with least work."
+        ),
+    ] = None,
 ) -> None:
     """Plan a window: no job starts that could still run in it. Nothing is stopped."""
-    body = {"cluster": cluster, "pool": pool, "start": start, "end": end, "reason": reason}
+    if named and node_count is not None:
+        raise CliError("Give --node or --nodes, not both.")
+    times = {"start": start, "end": end}
+    body: dict[str, Any] = {"cluster": cluster, "pool": pool, **times, "reason": reason}
+    if named:
+        body["nodes"] = named
+    if node_count is not None:
+        body["node_count"] = node_count
     made = open_api(ctx).post("maintenance-windows", body, key=str(uuid4()))
     typer.echo(made["id"])
+    if node_count is not None:
+        tell(f"Nodes: {', '.join(made['nodes'])}.")
 
 
 @maintenance_app.command("set")
@@ -132,6 +152,13 @@ def maintenance_jobs(ctx: typer.Context, window: Identifier, output: Output = Fo
             for each in found
         ],
     )
+
+
+def _nodes_text(nodes: list[str] | None) -> str:
+    """Return up to two names of nodes, or the first and how many more there are."""
+    if nodes is None:
+        return "all"
+    return ", ".join(nodes) if len(nodes) < 3 else f"{nodes[0]} and {len(nodes) - 1} more"
 
 
 def _found(api: Api, text: str) -> dict[str, Any]:

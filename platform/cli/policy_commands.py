@@ -301,7 +301,15 @@ def _print(shown: Mapping[str, Any], output: Format) -> None:
     if output is not Format.TABLE:
         print_data(shown, output)
         return
-    print_fields([(name, _told(name, value)) for name, value in shown.items() if name != "id"])
+    # As they are typed in `set`.
+    typed = {api: name for name, api in _NAMES.items()}
+    print_fields(
+        [
+            (typed.get(name, name), _told(name, value))
+            for name, value in shown.items()
+            if name != "id"
+        ]
+    )
 
 
 def _tell_if_cut(api: Api, shown: Mapping[str, Any]) -> None:

@@ -125,6 +125,7 @@ def _print(found: Mapping[str, Any]) -> None:
             ("name", found["name"]),
             ("team", found["team"]),
             ("user", found["user"]),
+            ("template", _template_text(found["template"])),
         ]
     )
     print_recurrence(found)
@@ -134,6 +135,12 @@ def _print(found: Mapping[str, Any]) -> None:
             ("deleted", found["ended_at"]),
         ]
     )
+
+
+def _template_text(template: Mapping[str, Any] | None) -> str | None:
+    if template is None:
+        return None
+    return str(template["name"] or f"{template['id']}, which you may not use")
 
 
 def print_recurrence(found: Mapping[str, Any]) -> None:

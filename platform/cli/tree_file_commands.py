@@ -79,6 +79,8 @@ def import_(
         print_data(preview, output, rows="changes")
     else:
         print_preview(preview)
+    if preview["second_person"] is not None:
+        tell(f"{preview['second_person']}, so the whole file waits for a second person.")
     if preview["error_count"]:
         raise CliError(f"Nothing was imported: {counted(preview['error_count'], 'error')}.")
     if preview["digest"] is None:

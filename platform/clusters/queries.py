@@ -266,7 +266,7 @@ def shares_of(clusters: Iterable[Cluster]) -> dict[UUID, list[Share]]:
         nodes,
         nodes_healthy,
     ) in (
-        _listed()
+        listed_nodes()
         .filter(cluster__in=[cluster.pk for cluster in clusters])
         .values_list("cluster_id", "pool__name", "pool__device")
         .annotate(
@@ -333,9 +333,9 @@ def last_seen(node: ClusterNode) -> datetime:
 
 def _present() -> QuerySet[ClusterNode]:
     """Return the nodes in their clusters' last answers, without archived clusters."""
-    return _listed().filter(cluster__archived_at=None)
+    return listed_nodes().filter(cluster__archived_at=None)
 
 
-def _listed() -> QuerySet[ClusterNode]:
+def listed_nodes() -> QuerySet[ClusterNode]:
     """Return the nodes in their clusters' last answers."""
     return ClusterNode.objects.exclude(state=GONE, is_schedulable=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 from uuid_utils.compat import uuid7
@@ -13,6 +14,8 @@ from notices.announcement_models import Announcement
 from tenants.models import User
 
 REASON_LENGTH_MAX = 200
+#: The most nodes that a window names. A larger one is of a cluster or a pool.
+NODES_MAX = 1_000
 
 
 class WindowState(models.TextChoices):
@@ -27,13 +30,15 @@ class WindowState(models.TextChoices):
 class MaintenanceWindow(models.Model):
     """No job starts on a cluster that could still run there in [start, end).
 
-    With a `pool` this holds for the nodes of that pool alone. A window that was cancelled stays as
-    a record. `announcement` is the banner that tells people of it; None once it was removed.
+    With a `pool` this holds for the nodes of that pool alone, and with `nodes` for those of these
+    names. `nodes` None are all nodes, also ones that come later. A window that was cancelled stays
+    as a record. `announcement` is the banner that tells people of it; None once it was removed.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
     pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="+")
+    nodes = ArrayField(models.CharField(max_length=253), null=True)
     start = models.DateTimeField()
     end = models.DateTimeField()
     reason = models.CharField(max_length=REASON_LENGTH_MAX)
@@ -52,6 +57,10 @@ class MaintenanceWindow(models.Model):
         constraints = [
             models.CheckConstraint(
                 condition=Q(end__gt=F("start")), name="maintenance_ends_after_it_starts"
+            ),
+            models.CheckConstraint(
+                condition=Q(nodes=None) | Q(nodes__len__range=(1, NODES_MAX)),
+                name="maintenance_has_some_nodes_or_all",
             ),
             models.CheckConstraint(condition=~Q(reason=""), name="maintenance_has_a_reason"),
         ]

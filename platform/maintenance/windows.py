@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from arbiter.api.snapshot import Maintenance
 from audit.recording import record
 from clusters.models import Cluster, Pool
+from clusters.queries import listed_nodes
 from live.waking import wake
 from maintenance.models import REASON_LENGTH_MAX, MaintenanceWindow, WindowState
 from notices.announcement_models import AnnouncementLevel
@@ -26,6 +27,11 @@ from webapi.preconditions import refuse_stale
 
 #: The most windows of a cluster that are planned or open.
 OF_A_CLUSTER_MAX = 20
+#: The most nodes whose names are in a banner.
+_NAMED_MAX = 3
+#: Returns the nodes of a cluster, or of a pool on it, in the order of the work that they have at a
+#: time, the least first.
+Quietest = Callable[[Cluster, Pool | None, datetime], Sequence[str]]
 #: The longest window. A cluster that is away for longer is better disabled.
 LENGTH_MAX = timedelta(days=31)
 
@@ -52,8 +58,11 @@ def maintenance_ahead(now: datetime) -> tuple[Maintenance, ...]:
             int(start.timestamp()),
             int(end.timestamp()),
             None if pool is None else str(pool),
+            None if nodes is None else frozenset(nodes),
         )
-        for cluster, pool, start, end in rows.values_list("cluster_id", "pool_id", "start", "end")
+        for cluster, pool, nodes, start, end in rows.values_list(
+            "cluster_id", "pool_id", "nodes", "start", "end"
+        )
     )
 
 
@@ -76,6 +85,8 @@ def plan_window(
     actor: Actor,
     cluster_name: str,
     pool_name: str | None,
+    nodes: Sequence[str] | int | None,
+    quietest: Quietest,
     start: datetime | None,
     end: datetime,
     reason: str,
@@ -83,8 +94,9 @@ def plan_window(
 ) -> MaintenanceWindow:
     """Plan a window, from now on if there is no `start`, and announce it on top of all pages.
 
-    Raises Forbidden, NotFound for an unknown cluster or pool, InvalidRequest for odd times, and
-    Conflict where there are 20 windows already.
+    `nodes` are names of nodes of the cluster or pool, or the number of the `quietest` of them; None
+    are all. Raises Forbidden, NotFound for an unknown cluster, pool or node, InvalidRequest for odd
+    times and for more nodes than there are, and Conflict where there are 20 windows already.
     """
     require_platform_admin(actor)
     cluster = Cluster.objects.select_for_update().filter(name=cluster_name).first()
@@ -107,6 +119,7 @@ def plan_window(
     found = MaintenanceWindow(
         cluster=cluster,
         pool=pool,
+        nodes=None if nodes is None else _nodes_of(cluster, pool, nodes, quietest, start),
         start=start,
         end=end,
         reason=clean_name(reason, field="reason", length_max=REASON_LENGTH_MAX),
@@ -188,6 +201,34 @@ def cancel_window(window_id: UUID, *, actor: Actor, now: datetime) -> Maintenanc
     return found
 
 
+def _nodes_of(
+    cluster: Cluster,
+    pool: Pool | None,
+    wanted: Sequence[str] | int,
+    quietest: Quietest,
+    start: datetime,
+) -> list[str]:
+    """Return the names of the wanted nodes in order. Raises NotFound and InvalidRequest."""
+    rows = listed_nodes().filter(cluster=cluster)
+    if pool is not None:
+        rows = rows.filter(pool=pool)
+    there = "" if pool is None else f" of pool {pool.name}"
+    if isinstance(wanted, int):
+        count = rows.values("name").distinct().count()
+        if wanted > count:
+            raise InvalidRequest(
+                f"{cluster.name} has {count} nodes{there}. Name fewer of them.",
+                errors=[FieldError("/node_count", f"is more than {count}")],
+            )
+        return sorted(quietest(cluster, pool, start)[:wanted])
+    names = sorted(set(wanted))
+    known = set(rows.filter(name__in=names).values_list("name", flat=True))
+    for name in names:
+        if name not in known:
+            raise NotFound(f"Cluster {cluster.name} has no node {name!r}{there}.", node=name)
+    return names
+
+
 def _locked(window_id: UUID, actor: Actor, now: datetime) -> MaintenanceWindow:
     """Return the window, locked. Raises NotFound, Forbidden, and Conflict if it is over."""
     window_by_id(actor, window_id)
@@ -224,6 +265,10 @@ def _refuse_odd(start: datetime, end: datetime, *, first: datetime) -> None:
 def _banner(window: MaintenanceWindow) -> str:
     """Return the text of the announcement of a window."""
     what = "Maintenance" if window.pool is None else f"Maintenance of pool {window.pool.name}"
+    if window.nodes is not None:
+        named = ", ".join(window.nodes[:_NAMED_MAX])
+        more = len(window.nodes) - _NAMED_MAX
+        what = f"Maintenance of {named}" + (f" and {more} more nodes" if more > 0 else "")
     when = f"from {window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC"
     return f"{what} {when}. Jobs start only if they end before it. Reason: {window.reason}"
 
@@ -242,6 +287,7 @@ def _record(action: str, found: MaintenanceWindow, actor: Actor, now: datetime) 
         detail={
             "cluster": found.cluster.name,
             "pool": None if found.pool is None else found.pool.name,
+            "nodes": found.nodes,
             "start": found.start.isoformat(),
             "end": found.end.isoformat(),
             "reason": found.reason,

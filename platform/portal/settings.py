@@ -197,12 +197,14 @@ INSTALLED_APPS = [
     "periods",
     "jobs",
     "history",
+    "treefile",
     "portal",
 ]
 
 MIDDLEWARE = [
     "webapi.middleware.RequestIdMiddleware",
     "webapi.middleware.RowAccessMiddleware",
+    "webapi.deprecation.DeprecationMiddleware",
     "webapi.request_limits.RequestLimitMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "portal.middleware.ContentSecurityPolicyMiddleware",

@@ -86,12 +86,14 @@ class Comparison:
     """All changes in the order of their application, and the errors by line.
 
     `missing_nodes` and `missing_roles` count what the file lacks, and what therefore stays.
+    `second_person` says why the file needs a second person; "" if it does not.
     """
 
     changes: list[Change] = field(default_factory=list)
     errors: list[LineError] = field(default_factory=list)
     missing_nodes: int = 0
     missing_roles: int = 0
+    second_person: str = ""
 
     @property
     def digest(self) -> str:

@@ -6,19 +6,23 @@ The preview applies the changes, too, and rolls back. So it finds every refusal.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
+from approvals.operations import add_operation
 from bulk.trials import rolled_back
 from jobs.actions.archiving import archive
 from jobs.actions.moving import move
-from primitives.clock import Clock
+from primitives.clock import Clock, SystemClock
 from primitives.errors import FieldError, InvalidRequest, PortalError, PreconditionFailed
 from quotas.administration import set_quotas
+from quotas.guarding import SecondPersonNeeded, Write, guarded
 from tenants.access import Actor, actor_of
 from tenants.audit_trail import record_act
 from tenants.bulk_changes import (
@@ -46,6 +50,10 @@ from treefile.rows import Format, LineError
 SINGLE_MAX = 1_000
 #: The most errors of an answer.
 ERRORS_MAX = 200
+#: The longest file that waits for a second person.
+WAITING_LENGTH_MAX = 300_000
+#: The name of an import among the writes that a second person may approve.
+OPERATION = "tree.import"
 #: The reason in the history of quotas.
 _REASON = "Imported from a tree file"
 
@@ -63,11 +71,20 @@ class ImportRequest:
 def preview_import(asked: ImportRequest, *, actor: Actor, clock: Clock) -> Comparison:
     """Return what `apply_import` would change, and all errors by line. Nothing is changed.
 
-    Raises NotFound, and Forbidden without manage_members on the node.
+    It says where the import needs a second person. Raises NotFound, and Forbidden without
+    manage_members on the node.
     """
     file = _read(asked, actor)
     with rolled_back():
-        return _tried(asked, file, actor, clock, is_preview=True)
+        application = _compared(asked, file, actor, clock, is_preview=True)
+        found = application.found
+        if not found.errors:
+            try:
+                with application.guarded(asked):
+                    application.run()
+            except SecondPersonNeeded as needed:
+                found.second_person = needed.why
+        return found
 
 
 def import_into_new(asked: ImportRequest, *, actor: Actor, clock: Clock) -> Comparison:
@@ -76,14 +93,18 @@ def import_into_new(asked: ImportRequest, *, actor: Actor, clock: Clock) -> Comp
     Nobody else can change it yet, so no preview is compared. Must run in a transaction. The caller
     rolls back where the result has errors. Raises NotFound and Forbidden.
     """
-    return _tried(asked, _read(asked, actor), actor, clock, is_preview=False)
+    application = _compared(asked, _read(asked, actor), actor, clock)
+    if not application.found.errors:
+        application.run()
+    return application.found
 
 
 def apply_import(asked: ImportRequest, *, digest: str, actor: Actor, clock: Clock) -> Comparison:
     """Apply the changes of the preview with this digest, all in one transaction.
 
     Raises PreconditionFailed where the changes are others by now, InvalidRequest with the errors by
-    line, NotFound and Forbidden.
+    line, NotFound and Forbidden. Raises SecondPersonNeeded where the file as a whole needs a second
+    person: nothing of it is applied before.
     """
     file = _read(asked, actor)
     with transaction.atomic():
@@ -101,7 +122,9 @@ def _applied(
                 "These are not the changes of that preview: the tree, the file or the options "
                 "changed. Preview the file again."
             )
-        application.run()
+        with application.guarded(asked):
+            application.run()
+            refuse_errors(found, field="/text")
     refuse_errors(found, field="/text")
     return found
 
@@ -116,15 +139,6 @@ def refuse_errors(found: Comparison, *, field: str) -> None:
                 for error in found.errors[:ERRORS_MAX]
             ],
         )
-
-
-def _tried(
-    asked: ImportRequest, file: ReadFile, actor: Actor, clock: Clock, *, is_preview: bool
-) -> Comparison:
-    application = _compared(asked, file, actor, clock, is_preview=is_preview)
-    if not application.found.errors:
-        application.run()
-    return application.found
 
 
 def _read(asked: ImportRequest, actor: Actor) -> ReadFile:
@@ -171,6 +185,48 @@ def _refuse_too_many(found: Comparison) -> None:
         )
 
 
+@contextmanager
+def _guarded(
+    asked: ImportRequest, found: Comparison, top: Node, actor: Actor, now: datetime
+) -> Iterator[None]:
+    arguments = {
+        "node": str(asked.node_id),
+        "text": asked.text,
+        "format": asked.form.value,
+        "archive_missing": asked.options.archive_missing,
+        "revoke_missing": asked.options.revoke_missing,
+        "digest": found.digest,
+    }
+    try:
+        with guarded(top.organization, Write(OPERATION, arguments, _REASON), actor=actor, now=now):
+            yield
+    except SecondPersonNeeded as needed:
+        if len(asked.text) > WAITING_LENGTH_MAX and not found.errors:
+            raise InvalidRequest(
+                f"{needed.why}, so a second person decides. A file that waits for that has at "
+                f"most {WAITING_LENGTH_MAX:,} characters: split it.",
+                errors=[FieldError("/text", "is too long to wait for a second person")],
+            ) from None
+        raise
+
+
+def apply_again(given: Mapping[str, Any], actor: Actor, now: datetime) -> object:
+    """Apply a file that waited for a second person. Raises as `apply_import`."""
+    asked = ImportRequest(
+        UUID(given["node"]),
+        given["text"],
+        Format(given["format"]),
+        Options(given["archive_missing"], given["revoke_missing"]),
+    )
+    # Moves read the clock themselves, after their locks.
+    return apply_import(asked, digest=given["digest"], actor=actor, clock=SystemClock())
+
+
+def register() -> None:
+    """Add imports to the writes that a second person may approve."""
+    add_operation(OPERATION, apply_again)
+
+
 class _Application:
     """Applies changes in an order in which each finds what it needs.
 
@@ -186,6 +242,13 @@ class _Application:
         self._by_action: defaultdict[Action, list[Change]] = defaultdict(list)
         for change in found.changes:
             self._by_action[change.action].append(change)
+
+    def guarded(self, asked: ImportRequest) -> AbstractContextManager[object]:
+        """Return the guard of the whole file, as one write that a second person may approve.
+
+        Raises InvalidRequest at its end where such a file is too long to wait.
+        """
+        return _guarded(asked, self.found, self._top, self._actor, self._now)
 
     def run(self) -> None:
         """Apply nodes by depth, then names, quotas, roles and invitations, then archivings.

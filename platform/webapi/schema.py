@@ -6,6 +6,8 @@ from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
 
+from webapi.deprecation import deprecation_of
+
 
 class PortalSchema(AutoSchema):
     """Derives operation ids from method and path, and one tag per resource."""
@@ -16,10 +18,17 @@ class PortalSchema(AutoSchema):
         return [steps[2] if len(steps) > 2 else "tidegate"]
 
     def get_operation(self, *given: Any, **options: Any) -> dict[str, Any] | None:
-        """Return the operation. One that also answers unknown callers says so: `security: []`."""
+        """Return the operation. One that also answers unknown callers says so: `security: []`.
+
+        The description of a deprecated one names its end and its successor.
+        """
         operation: dict[str, Any] | None = super().get_operation(*given, **options)
         if operation is not None:
             operation.setdefault("security", [])
+            if (notice := deprecation_of(self.view, self.method)) is not None:
+                operation["deprecated"] = True
+                words = [operation.get("description", ""), notice.sentence]
+                operation["description"] = " ".join(filter(None, words))
         return operation
 
     def get_operation_id(self) -> str:

@@ -170,13 +170,16 @@ def _move(dice: Random, world: World, number: int, pools: tuple[str, ...]) -> No
 
 
 def _windows(dice: Random, now: int) -> tuple[Maintenance, ...]:
-    """Up to three windows: past, open or ahead, on a cluster or on a pool of it."""
+    """Up to three windows: past, open or ahead, on a cluster, on a pool of it, or on some nodes."""
     found = []
     for _ in range(dice.randint(0, 3)):
         start = now + dice.choice((-200, -5, 0, 1, 19, 20, 60, 100, 1_000, 6_000))
         end = start + dice.choice((1, 30, 300, 5_000))
         pool = dice.choice((None, *POOLS))
-        found.append(Maintenance(dice.choice(("c0", "c1")), start, end, pool))
+        cluster = dice.choice(("c0", "c1"))
+        names = (f"n{number}" for number in range(6) if dice.random() < 0.3)
+        nodes = frozenset(names) if dice.random() < 0.5 else None
+        found.append(Maintenance(cluster, start, end, pool, nodes))
     return tuple(found)
 
 

@@ -10,12 +10,18 @@ from maintenance.models import MaintenanceWindow
 
 
 def a_window(
-    cluster: Cluster, *, start: datetime = NOW, hours: int = 1, pool: Pool | None = None
+    cluster: Cluster,
+    *,
+    start: datetime = NOW,
+    hours: int = 1,
+    pool: Pool | None = None,
+    nodes: list[str] | None = None,
 ) -> MaintenanceWindow:
-    """A window of a cluster, or of a pool on it, without a banner."""
+    """A window of a cluster, of a pool on it, or of some nodes, without a banner."""
     return MaintenanceWindow.objects.create(
         cluster=cluster,
         pool=pool,
+        nodes=nodes,
         start=start,
         end=start + timedelta(hours=hours),
         reason="New switches.",

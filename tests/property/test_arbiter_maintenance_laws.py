@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arbiter.api.snapshot import OtherPool, QueuedJob, Snapshot
+from arbiter.api.snapshot import Device, Maintenance, OtherPool, QueuedJob, Snapshot
 from arbiter.cycle.decide import decide
 from arbiter.cycle.scheduler import Core
 from builders.arbiter_histories import histories, policy
@@ -17,14 +18,21 @@ from builders.telling_a_core import tell
 _SLOW = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
-def _overlaps(snapshot: Snapshot, cluster: str, pool: str, run_s: int) -> bool:
-    """Return whether a job that starts now on the cluster would still run in a window."""
+def _met(snapshot: Snapshot, pool: str, run_s: int) -> Iterator[Maintenance]:
+    """The windows in which a job that starts now in the pool would still run."""
     now = snapshot.taken_at
+    for one in snapshot.maintenance:
+        if one.pool in (None, pool) and max(now, one.start_at) < min(now + run_s, one.end_at):
+            yield one
+
+
+def _overlaps(
+    snapshot: Snapshot, cluster: str, pool: str, run_s: int, nodes: Iterable[str] = ()
+) -> bool:
+    """Return whether a job that starts now on these nodes would still run in a window."""
     return any(
-        one.cluster == cluster
-        and one.pool in (None, pool)
-        and max(now, one.start_at) < min(now + run_s, one.end_at)
-        for one in snapshot.maintenance
+        one.cluster == cluster and (one.nodes is None or not one.nodes.isdisjoint(nodes))
+        for one in _met(snapshot, pool, run_s)
     )
 
 
@@ -37,7 +45,7 @@ def test_nothing_starts_that_would_run_into_a_window(seed: int, accept_several: 
     are included.
 
     Planted: a claim of a job that has since become too long is kept; jobs without a limit count by
-    the horizon, and so do all others.
+    the horizon, and so do all others; a claim on nodes that a window has since closed is kept.
     """
     dice = Random(seed)
     knobs = policy(dice)
@@ -50,11 +58,24 @@ def test_nothing_starts_that_would_run_into_a_window(seed: int, accept_several: 
             run_s = job.time_limit_s
             if run_s is None:
                 run_s = knobs.reservation_horizon_s
-            assert not _overlaps(snapshot, start.cluster, start.pool or job.pool, run_s)
+            nodes = [slot.node for slot in start.slots]
+            assert not _overlaps(snapshot, start.cluster, start.pool or job.pool, run_s, nodes)
+
+
+def _marked(device: Device, windows: Sequence[Maintenance]) -> Device:
+    """Return the device with a feature for each window of nodes that leaves it alone."""
+    free = frozenset(
+        f"free{number}"
+        for number, one in enumerate(windows)
+        if one.cluster != device.cluster
+        or one.pool not in (None, device.pool)
+        or device.node not in (one.nodes or ())
+    )
+    return replace(device, features=device.features | free)
 
 
 def _pinned(job: QueuedJob, snapshot: Snapshot, unlimited_s: int) -> QueuedJob:
-    """Return the job restricted by hand to the clusters that its windows leave to it."""
+    """Return the job restricted by hand to the clusters and nodes that its windows leave to it."""
     run_s = unlimited_s if job.time_limit_s is None else job.time_limit_s
 
     def left(clusters: frozenset[str] | None, pool: str) -> frozenset[str]:
@@ -62,21 +83,29 @@ def _pinned(job: QueuedJob, snapshot: Snapshot, unlimited_s: int) -> QueuedJob:
         return frozenset(one for one in all_of if not _overlaps(snapshot, one, pool, run_s))
 
     others = tuple(OtherPool(one.pool, left(one.clusters, one.pool)) for one in job.others)
-    return replace(job, clusters=left(job.clusters, job.pool), others=others)
+    met = {id(one) for pool in job.pools for one in _met(snapshot, pool, run_s)}
+    free = {
+        f"free{number}"
+        for number, one in enumerate(snapshot.maintenance)
+        if id(one) in met and one.nodes is not None
+    }
+    features = (job.features or frozenset()) | free
+    clusters = left(job.clusters, job.pool)
+    return replace(job, clusters=clusters, others=others, features=features or None)
 
 
 @_SLOW
 @given(st.integers(0, 2**32), st.booleans())
-def test_windows_restrict_jobs_to_the_other_clusters_and_do_nothing_else(
+def test_windows_restrict_jobs_to_the_other_places_and_do_nothing_else(
     seed: int, accept_several: bool
 ) -> None:
-    """Jobs that end before a window, or fit on another cluster, start as if there was no window.
+    """Jobs that end before a window, or fit on other nodes, start as if there was no window.
 
-    The same jobs pinned by hand to the clusters left to them start at the same places. Without
-    reservations and reclaims, which look ahead in time.
+    The same jobs pinned by hand to the clusters and nodes left to them start at the same places.
+    Without reservations and reclaims, which look ahead in time.
 
     Planted: windows of a pool close the cluster in all pools; they close it in none; a cluster
-    stays closed after the end of its window.
+    stays closed after the end of its window; a window of nodes closes its cluster.
     """
     dice = Random(seed)
     knobs = replace(policy(dice), reservations_max=0, reclaims_max=0)
@@ -86,6 +115,7 @@ def test_windows_restrict_jobs_to_the_other_clusters_and_do_nothing_else(
         by_hand = replace(
             snapshot,
             maintenance=(),
+            devices=tuple(_marked(one, snapshot.maintenance) for one in snapshot.devices),
             queued=tuple(
                 _pinned(job, snapshot, knobs.reservation_horizon_s) for job in snapshot.queued
             ),
@@ -125,7 +155,7 @@ def test_a_core_that_is_told_of_windows_plans_as_one_made_anew(
 def test_no_reservation_promises_a_start_that_a_window_forbids(seed: int) -> None:
     """Each reserved job ends by its time limit before each window, or begins after it.
 
-    Planted: reservations are made as if there was no window.
+    Planted: reservations are made as if there was no window; as if there was none of nodes.
     """
     dice = Random(seed)
     knobs = policy(dice)
@@ -137,4 +167,5 @@ def test_no_reservation_promises_a_start_that_a_window_forbids(seed: int) -> Non
             if run_s is None:
                 run_s = knobs.reservation_horizon_s
             then = replace(snapshot, taken_at=one.start_at)
-            assert not _overlaps(then, one.cluster, one.pool or job.pool, run_s)
+            nodes = [slot.node for slot in one.slots]
+            assert not _overlaps(then, one.cluster, one.pool or job.pool, run_s, nodes)

@@ -1052,3 +1052,12 @@ def test_r118_nothing_starts_that_would_run_into_a_maintenance_window() -> None:
     assert [why(plan, job).code for job in ("more", "endless")] == [Code.MAINTENANCE] * 2
     ended = replace(snapshot, taken_at=window.end_at)
     assert sorted(started(plan_of(ended))) == ["endless", "hour", "more"]
+    jobs = [a_queued(name, "o/a", gpus=8, time_limit_s=2 * HOUR_S) for name in ("one", "two")]
+    some = replace(window, nodes=frozenset({devices(2)[0].node}))
+    two = replace(
+        a_snapshot(quotas={"o": 16, "o/a": 16}, devices=devices(2), queued=jobs),
+        maintenance=(some,),
+    )
+    plan = plan_of(two)
+    assert [slot.node for one in plan.starts for slot in one.slots] == [devices(2)[1].node]
+    assert [why(plan, one.job).code for one in plan.waiting] == [Code.MAINTENANCE]

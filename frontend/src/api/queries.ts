@@ -2,7 +2,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, rememberCsrfToken, ApiError, unwrap } from "./client";
-import type { ChargebackJob, ChargeClass, JobFilter, JobState, Page, PriorityClass, Session, TreeNode } from "./types";
+import type { ChargebackJob, ChargeClass, Job, JobFilter, JobState, Page, PriorityClass, Session, TreeNode } from "./types";
 
 export const PAGE_LIMIT = 50;
 /** Lists that are needed whole are read in pages of this size, and no more than MAX_PAGES of them. */
@@ -310,7 +310,8 @@ export function jobsPageQuery(filter: JobFilter, cursor: string | undefined) {
           params: { query: { ...filter, limit: PAGE_LIMIT, cursor } },
           signal,
         }),
-      ),
+        // The same address also gives CSV, as text; only when it is asked for.
+      ) as Promise<Page<Job>>,
   });
 }
 
@@ -319,7 +320,7 @@ export function someJobsQuery(filter: JobFilter, limit: number) {
   return queryOptions({
     queryKey: ["jobs", "some", filter, limit],
     queryFn: ({ signal }) =>
-      unwrap(client.GET("/api/v1/jobs", { params: { query: { ...filter, limit } }, signal })),
+      unwrap(client.GET("/api/v1/jobs", { params: { query: { ...filter, limit } }, signal })) as Promise<Page<Job>>,
   });
 }
 

@@ -1599,7 +1599,7 @@ export interface paths {
         };
         /**
          * Jobs
-         * @description The caller's own jobs, and those of teams whose jobs the caller may see. Newest first, unless sorted otherwise.
+         * @description The caller's own jobs, and those of teams whose jobs the caller may see. Newest first, unless sorted otherwise. CSV has all matching jobs, at most 20,000; more are refused. Its times are in UTC. Its `gpus` have three decimals, and are cores in pools of CPU cores.
          */
         get: operations["list_jobs"];
         put?: never;
@@ -1623,7 +1623,8 @@ export interface paths {
         };
         /**
          * Export jobs as CSV
-         * @description All matching jobs, at most 20,000; more are refused. Times are in UTC. `gpus` has three decimals, and is cores in pools of CPU cores.
+         * @deprecated
+         * @description CSV has all matching jobs, at most 20,000; more are refused. Its times are in UTC. Its `gpus` have three decimals, and are cores in pools of CPU cores. Deprecated: it ends on 2027-06-01. Use /api/v1/jobs?format=csv instead.
          */
         get: operations["export_jobs"];
         put?: never;
@@ -2108,7 +2109,7 @@ export interface paths {
         get: operations["list_maintenance_windows"];
         put?: never;
         /**
-         * Plan the maintenance of a cluster
+         * Plan the maintenance of a cluster, a pool on it, or some of its nodes
          * @description From now on no job starts there that could still run in the window. Nothing is stopped. A banner tells everybody. Needs an administrator of the platform.
          */
         post: operations["plan_maintenance_window"];
@@ -2167,7 +2168,7 @@ export interface paths {
         };
         /**
          * Jobs that would still run when the maintenance begins
-         * @description Jobs on the cluster or pool that the caller may see and that end after the start by their time limit, or have none. Nothing stops them.
+         * @description Jobs on the cluster, pool or nodes that the caller may see and that end after the start by their time limit, or have none. Nothing stops them.
          */
         get: operations["list_maintenance_jobs"];
         put?: never;
@@ -4677,7 +4678,7 @@ export interface paths {
         put?: never;
         /**
          * Preview or apply a tree file at and below a node
-         * @description With `dry_run=true` nothing is changed, and the answer has all changes, the errors of all lines, and a `digest`. Without it, `If-Match` must be that digest, quoted: nothing else is applied than what was previewed, in one transaction. Nothing is archived or revoked unless the body says so. Unknown mail addresses are invited.
+         * @description With `dry_run=true` nothing is changed, and the answer has all changes, the errors of all lines, and a `digest`. Without it, `If-Match` must be that digest, quoted: nothing else is applied than what was previewed, in one transaction. Nothing is archived or revoked unless the body says so. Unknown mail addresses are invited. If the changes need a second person, the whole file waits as one request (202).
          */
         post: operations["import_tree"];
         delete?: never;
@@ -9268,7 +9269,7 @@ export interface components {
             /** @description Path and query of the next page, null on the last */
             next: string | null;
         };
-        /** @description No job starts on the cluster that could still run from `start` until before `end`. */
+        /** @description No job starts on the cluster or the nodes that could still run from `start` to `end`. */
         Maintenance: {
             /** @description Whether the caller may change and cancel it */
             can_change: boolean;
@@ -9282,6 +9283,8 @@ export interface components {
             /** Format: uuid */
             id: string;
             made_by: string;
+            /** @description Names; null: all nodes */
+            nodes: string[] | null;
             /** @description Null: the whole cluster */
             pool: string | null;
             reason: string;
@@ -9290,7 +9293,7 @@ export interface components {
             state: components["schemas"]["MaintenanceStateEnum"];
             version: number;
         };
-        /** @description A new maintenance window of a cluster, or of one pool on it. */
+        /** @description A new maintenance window of a cluster, of one pool on it, or of some of its nodes. */
         MaintenanceCreateRequest: {
             /** @description Name of the cluster */
             cluster: string;
@@ -9299,6 +9302,10 @@ export interface components {
              * @description Excluded. At most 31 days after the start
              */
             end: string;
+            /** @description Instead of names: so many nodes. Nodes that are drained or have the least work at the start are taken */
+            node_count?: number | null;
+            /** @description Names of nodes of the cluster, or of the pool on it. Default: all */
+            nodes?: string[] | null;
             /** @description Default: the whole cluster */
             pool?: string | null;
             reason: string;
@@ -12080,7 +12087,7 @@ export interface components {
             next_runs: string[];
             /** @description Slug */
             organization: string;
-            /** @description The request of each run. A CronJob is shown as its Job */
+            /** @description The request of each run, without the members of its template. A CronJob is shown as its Job */
             request: components["schemas"]["JobRequest"] | null;
             /** @description Seconds after which a late run is missed; null: it runs however late */
             starting_deadline_s: number | null;
@@ -12088,6 +12095,8 @@ export interface components {
             suspended_because: string | null;
             /** @description Path */
             team: string;
+            /** @description The template that each run takes as it is then */
+            template: components["schemas"]["TemplateOfSchedule"] | null;
             /** @description IANA name */
             time_zone: string;
             /** @description Username of the owner */
@@ -12134,7 +12143,7 @@ export interface components {
             cron?: string | null;
             /** @description Create it without runs until it is resumed */
             is_suspended?: boolean;
-            /** @description The body of `POST /jobs` for each run, without `begin_at` */
+            /** @description The body of `POST /jobs` for each run, without `begin_at`. A run takes the members of its `template` as they are then */
             request: components["schemas"]["JobRequestRequest"];
             /** @description Seconds after which a late run is missed; null: it runs however late */
             starting_deadline_s?: number | null;
@@ -12947,6 +12956,13 @@ export interface components {
              */
             usage_class: components["schemas"]["UsageClassF49Enum"];
         };
+        /** @description The template of a schedule. */
+        TemplateOfSchedule: {
+            /** Format: uuid */
+            id: string;
+            /** @description Null if it was deleted, or the caller may not use it */
+            name: string | null;
+        };
         /** @description The time limits of one owner: a pool, a node of the tree, or a priority class. */
         TimeLimit: {
             /** @description Whether the caller may change them */
@@ -13076,6 +13092,8 @@ export interface components {
             missing_nodes: number;
             /** @description Roles and invitations that the file lacks and that stay, without revoke_missing */
             missing_roles: number;
+            /** @description Why the whole file would wait for a second person; null if it would not */
+            second_person: string | null;
         };
         /** @description A tree file, and the fate of what it lacks. */
         TreeImportRequest: {
@@ -20247,12 +20265,15 @@ export interface operations {
                 array?: string;
                 /** @description The cluster of the latest attempt, or of a waiting job that is pinned */
                 cluster?: string;
+                /** @description The columns of CSV, in their order */
+                columns?: ("id" | "name" | "state" | "team" | "user" | "priority_class" | "type" | "origin" | "device" | "gpus" | "nodes" | "pool" | "cluster" | "native_id" | "attempt" | "guaranteed_gpus" | "submitted_at" | "started_at" | "ended_at" | "end_reason" | "exit_code" | "guaranteed_mgpu_s" | "borrowed_mgpu_s")[];
                 /** @description Opaque position, from `next` of the previous page */
                 cursor?: string;
                 /** @description Only jobs that ended, from this time on */
                 ended_at__gte?: string;
                 /** @description Only jobs that ended before this time */
                 ended_at__lt?: string;
+                format?: "csv" | "json";
                 /** @description Items per page, 1 to 500. Default: 50 */
                 limit?: number;
                 /** @description native: only jobs submitted directly to a cluster */
@@ -20290,6 +20311,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["JobPage"];
+                    "text/csv": string;
                 };
             };
             400: {
@@ -20410,12 +20432,13 @@ export interface operations {
                 array?: string;
                 /** @description The cluster of the latest attempt, or of a waiting job that is pinned */
                 cluster?: string;
-                /** @description The columns, in their order */
+                /** @description The columns of CSV, in their order */
                 columns?: ("id" | "name" | "state" | "team" | "user" | "priority_class" | "type" | "origin" | "device" | "gpus" | "nodes" | "pool" | "cluster" | "native_id" | "attempt" | "guaranteed_gpus" | "submitted_at" | "started_at" | "ended_at" | "end_reason" | "exit_code" | "guaranteed_mgpu_s" | "borrowed_mgpu_s")[];
                 /** @description Only jobs that ended, from this time on */
                 ended_at__gte?: string;
                 /** @description Only jobs that ended before this time */
                 ended_at__lt?: string;
+                format?: "csv" | "json";
                 /** @description native: only jobs submitted directly to a cluster */
                 origin?: "native" | "portal";
                 pool?: string;
@@ -33357,6 +33380,14 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TreeImportPreview"];
+                };
+            };
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingWrite"];
                 };
             };
             400: {

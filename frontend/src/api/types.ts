@@ -108,6 +108,7 @@ export type ScheduleDetail = Schemas["ScheduleDetail"];
 export type ScheduleRun = Schemas["ScheduleRun"];
 export type SchedulePlan = Schemas["SchedulePlan"];
 export type CreatedSchedule = Schemas["CreatedSchedule"];
+export type NewSchedule = Schemas["ScheduleRequestRequest"];
 export type ExtensionPlan = Schemas["ExtensionPlan"];
 export type JobAlternatives = Schemas["JobAlternatives"];
 export type SbatchNote = Schemas["Note"];

@@ -31,6 +31,7 @@ describe("the address of the list of jobs", () => {
     );
     const query = new URLSearchParams(csvAddress(SEARCH).split("?")[1]);
     expect(Object.fromEntries(query)).toEqual({
+      format: "csv",
       state: "queued",
       priority_class: "high",
       usage_class: "borrowed",

@@ -138,9 +138,9 @@ const CSV_COLUMNS: Record<JobColumn, readonly string[]> = {
 /** Where the list is downloaded, with its filters, its order and its columns. */
 export function csvAddress(search: JobsSearch & { scope?: string }): string {
   const columns = ["id", "name", ...columnsOf(search).flatMap((column) => CSV_COLUMNS[column])];
-  const given = { ...apiFilter(search), sort: search.sort ?? NEWEST_FIRST, columns };
+  const given = { format: "csv", ...apiFilter(search), sort: search.sort ?? NEWEST_FIRST, columns };
   const query = Object.entries(given).map(([name, value]): [string, string] => [name, String(value)]);
-  return `/api/v1/jobs/export?${new URLSearchParams(query).toString()}`;
+  return `/api/v1/jobs?${new URLSearchParams(query).toString()}`;
 }
 
 /** The command that prints the same list. */

@@ -17,8 +17,12 @@ import { toastDone, toastError } from "../ui/toast";
 import { MaintenanceForm } from "./MaintenanceForm";
 import { cancelMaintenance, maintenanceQuery, stillRunningQuery } from "./queries";
 
-/** "kube-b", or "kube-b, pool h100". */
-const placeOf = ({ cluster, pool }: MaintenanceWindow) => (pool === null ? cluster : `${cluster}, pool ${pool}`);
+/** "kube-b", "kube-b, pool h100", or "kube-b, n1 and 3 more nodes". */
+function placeOf({ cluster, pool, nodes }: MaintenanceWindow): string {
+  const place = pool === null ? cluster : `${cluster}, pool ${pool}`;
+  if (nodes === null) return place;
+  return nodes.length < 3 ? `${place}, ${nodes.join(", ")}` : `${place}, ${nodes[0] ?? ""} and ${nodes.length - 1} more nodes`;
+}
 
 const isAhead = ({ state }: MaintenanceWindow) => state === "planned" || state === "open";
 
@@ -30,7 +34,7 @@ export function MaintenancePage() {
   return (
     <Page
       title="Maintenance"
-      lead="No job starts on a cluster that could still run in a window. Running jobs are not stopped."
+      lead="No job starts on a cluster, or on some of its nodes, that could still run in a window. Running jobs are not stopped."
       actions={may(session, "manage_clusters") && <Button onClick={() => setMaking(true)}>Plan maintenance</Button>}
     >
       <QueryView query={windows} loading={<Lines count={3} label="Loading maintenance" />}>
@@ -77,6 +81,9 @@ function WindowTable({ windows }: { windows: readonly MaintenanceWindow[] }) {
               <div className="small dim">
                 {window.reason} · {window.made_by}
               </div>
+              {window.nodes !== null && window.nodes.length > 2 && (
+                <div className="small dim">{window.nodes.join(", ")}</div>
+              )}
             </>
           ),
         },

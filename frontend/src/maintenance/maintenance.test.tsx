@@ -48,6 +48,37 @@ describe("maintenance", () => {
     expect(await screen.findByRole("table", { name: "Maintenance windows" })).toBeInTheDocument();
   });
 
+  // Against: the chosen nodes are not shown.
+  it("is planned for a number of nodes, and for named ones", async () => {
+    const { user, requests } = open("/maintenance", { company: aCompany({ session: ROOT, windows: [] }) });
+    const posted = () => requests.filter(({ method }) => method === "POST").map(({ body }) => body);
+    await user.click(await screen.findByRole("button", { name: "Plan maintenance" }));
+    const dialog = within(await screen.findByRole("dialog", { name: "Plan maintenance" }));
+    await user.click(dialog.getByRole("combobox", { name: "Cluster" }));
+    await user.click(await screen.findByRole("option", { name: "kube-b" }));
+    await user.click(dialog.getByRole("combobox", { name: "Nodes" }));
+    await user.click(await screen.findByRole("option", { name: "a number of nodes" }));
+    await user.clear(dialog.getByLabelText(/Number of nodes/));
+    await user.type(dialog.getByLabelText(/Number of nodes/), "4");
+    await user.type(dialog.getByLabelText(/Until/), "2026-12-01T12:00");
+    await user.type(dialog.getByRole("textbox", { name: "Reason" }), "Cables.");
+    await user.click(dialog.getByRole("button", { name: "Plan" }));
+    expect(await screen.findByText("kube-b-1, kube-b-2, kube-b-3, kube-b-4")).toBeInTheDocument();
+    expect(screen.getByRole("rowheader", { name: /kube-b, kube-b-1 and 3 more nodes/ })).toBeInTheDocument();
+    expect(posted()).toMatchObject([{ cluster: "kube-b", node_count: 4 }]);
+    await user.click(screen.getByRole("button", { name: "Plan maintenance" }));
+    const again = within(await screen.findByRole("dialog", { name: "Plan maintenance" }));
+    await user.click(again.getByRole("combobox", { name: "Cluster" }));
+    await user.click(await screen.findByRole("option", { name: "kube-b" }));
+    await user.click(again.getByRole("combobox", { name: "Nodes" }));
+    await user.click(await screen.findByRole("option", { name: "named nodes" }));
+    await user.type(again.getByRole("combobox", { name: /Names of nodes/ }), "n1,n2,");
+    await user.type(again.getByLabelText(/Until/), "2026-12-01T12:00");
+    await user.type(again.getByRole("textbox", { name: "Reason" }), "Cables.");
+    await user.click(again.getByRole("button", { name: "Plan" }));
+    await waitFor(() => expect(posted()[1]).toMatchObject({ cluster: "kube-b", nodes: ["n1", "n2"] }));
+  });
+
   // Against: a change sends the start that nobody touched, which an open window refuses.
   it("is changed and cancelled by people who may", async () => {
     const company = aCompany({ session: ROOT, windows: [aWindow(1, { state: "open" })] });

@@ -58,6 +58,12 @@ function ScheduleView({ schedule }: { schedule: ScheduleDetail }) {
                 <Time at={at} show="both" />
               </Fact>
             ))}
+            {schedule.template !== null && (
+              <Fact name="Template">
+                {schedule.template.name ?? "deleted, or not yours to use"}
+                <div className="small faint">each run takes it as it is then</div>
+              </Fact>
+            )}
             <Fact name="While the job before runs">{POLICIES[schedule.concurrency_policy]}</Fact>
             <Fact name="Missed after">
               {schedule.starting_deadline_s === null ? "never" : formatDuration(schedule.starting_deadline_s)}

@@ -1,6 +1,7 @@
-import { Button } from "@mantine/core";
+import { Button, Modal } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
 
 import type { Schedule } from "../api/types";
 import { DataTable } from "../ui/DataTable";
@@ -11,6 +12,7 @@ import { Time } from "../ui/Time";
 import { schedulesQuery } from "./queries";
 import { NextRun, RunResult } from "./runs";
 import { ScheduleActions } from "./ScheduleActions";
+import { ScheduleForm } from "./ScheduleForm";
 
 const CREATE = 'tidegate submit --cron "0 3 * * *" FILE';
 
@@ -18,14 +20,18 @@ const CREATE = 'tidegate submit --cron "0 3 * * *" FILE';
 export function SchedulesPage() {
   const { scope } = useSearch({ from: "/shell/schedules" });
   const schedules = useInfiniteQuery(schedulesQuery(scope));
+  const [isMaking, setMaking] = useState(false);
   return (
     <Page
       title="Schedules"
       lead="Each run of a schedule is a job of its owner."
       actions={
-        <Button variant="default" component={Link} to="/jobs">
-          Jobs
-        </Button>
+        <>
+          <Button variant="default" component={Link} to="/jobs">
+            Jobs
+          </Button>
+          <Button onClick={() => setMaking(true)}>New from a template</Button>
+        </>
       }
     >
       <PagedCard
@@ -37,6 +43,14 @@ export function SchedulesPage() {
       >
         {(items) => <ScheduleTable schedules={items} />}
       </PagedCard>
+      <Modal
+        opened={isMaking}
+        onClose={() => setMaking(false)}
+        title="New schedule"
+        closeButtonProps={{ "aria-label": "Close" }}
+      >
+        <ScheduleForm team={scope} onDone={() => setMaking(false)} />
+      </Modal>
     </Page>
   );
 }

@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 
 import { client, nextCursor, unwrap } from "../api/client";
+import type { CreatedSchedule, NewSchedule } from "../api/types";
 
 const PAGE_LIMIT = 50;
 /** Hints tell of new jobs only, and a run may be refused. */
@@ -49,4 +50,11 @@ export function scheduleRunsQuery(id: string) {
         }),
       ),
   });
+}
+
+/** A new schedule. */
+export async function createSchedule(body: NewSchedule): Promise<CreatedSchedule> {
+  const params = { header: { "Idempotency-Key": crypto.randomUUID() } };
+  // A plan is answered only to a dry run.
+  return (await unwrap(client.POST("/api/v1/schedules", { params, body }))) as CreatedSchedule;
 }

@@ -28,6 +28,31 @@ describe("schedules", () => {
     expect(await screen.findByText("nightly-eval is suspended")).toBeInTheDocument();
   });
 
+  // Against: a locked member that is sent.
+  it("is created from a template, with values of its free members", async () => {
+    const { user, requests, container } = open("/schedules");
+    await user.click(await screen.findByRole("button", { name: "New from a template" }));
+    const dialog = within(await screen.findByRole("dialog", { name: "New schedule" }));
+    await user.click(await dialog.findByRole("combobox", { name: "Template" }));
+    await user.click(await screen.findByRole("option", { name: "train-8 (ai-company/research/vision)" }));
+    expect(dialog.queryByRole("textbox", { name: "GPUs" })).toBeNull();
+    await user.type(dialog.getByRole("textbox", { name: "Times" }), "0 3 * * *");
+    await user.type(dialog.getByRole("textbox", { name: "Name" }), "nightly");
+    await user.type(dialog.getByRole("textbox", { name: "Time limit" }), "4h");
+    expect(await accessibilityFaults(container)).toEqual([]);
+    await user.click(dialog.getByRole("button", { name: "Create" }));
+    expect(await screen.findByText("The schedule nightly-eval is created")).toBeInTheDocument();
+    expect(requests.find(({ method }) => method === "POST")?.body).toEqual({
+      cron: "0 3 * * *",
+      request: {
+        template: "01935000-0000-7000-8000-0000000dd001",
+        team: "ai-company/research/vision",
+        name: "nightly",
+        time_limit: "4h",
+      },
+    });
+  });
+
   it("asks before one is deleted", async () => {
     const { user, requests } = open("/schedules");
     await user.click(await screen.findByRole("button", { name: "Delete nightly-eval" }));
@@ -41,6 +66,7 @@ describe("schedules", () => {
     const { user, container } = open("/schedules");
     await user.click(await screen.findByRole("link", { name: "nightly-eval" }));
     expect(await screen.findByRole("heading", { name: "nightly-eval" })).toBeInTheDocument();
+    expect(screen.getByText("each run takes it as it is then")).toBeInTheDocument();
     const rows = within(await screen.findByRole("table", { name: "Runs" })).getAllByRole("row").slice(1);
     expect(rows).toHaveLength(3);
     expect(rows[1]).toHaveTextContent("refused: The pool h100 is archived.");

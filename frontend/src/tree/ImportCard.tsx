@@ -105,10 +105,13 @@ export function ImportCard() {
         </Button>
         {found?.digest && (
           <Button loading={apply.isPending} onClick={() => apply.mutate(found.digest ?? "")}>
-            Apply {countedChanges(found.changes.length)}
+            {found.second_person === null ? "Apply" : "Propose"} {countedChanges(found.changes.length)}
           </Button>
         )}
       </div>
+      {found && found.second_person !== null && (
+        <p role="status">{found.second_person}, so the whole file waits for a second person.</p>
+      )}
       {found && <TreeFilePreview found={found} above={node.path.slice(0, -node.slug.length)} />}
       <CliLine command={commandLine("tidegate tree export", { node: node.path })} />
       <CliLine

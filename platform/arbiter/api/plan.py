@@ -82,6 +82,7 @@ NUMBERS: Mapping[str, str] = {
     "reserved_start_at": "reserved start of that job, in epoch seconds",
     "maintenance_start_at": "begin of the maintenance by which a job must have ended to start"
     " before it, in epoch seconds; absent during the maintenance",
+    "maintenance_nodes": "nodes that maintenance closes to the job; absent if it closes a cluster",
     "maintenance_end_at": "end of the maintenance after which starts resume, in epoch seconds",
 }
 

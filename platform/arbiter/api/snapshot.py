@@ -82,6 +82,13 @@ class Topology(NamedTuple):
     is_required: bool
 
 
+class NodeName(NamedTuple):
+    """A node of a cluster."""
+
+    cluster: str
+    node: str
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """The GPUs of one cluster node in one pool, as one sum from which each rank takes its share.
@@ -242,8 +249,8 @@ class QueuedJob:
       (see `arbiter.cycle.elastic`). `node_count` is its minimum.
     - `cpu_milli` and `memory_mib` are requested per node in addition; None is the share that comes
       with the GPUs.
-    - `closed_clusters` are kept from it by maintenance. The core sets them in each cycle; a
-      snapshot leaves them empty.
+    - `closed_clusters` and `closed_nodes` are kept from it by maintenance. The core sets them in
+      each cycle; a snapshot leaves them empty.
     """
 
     id: str
@@ -265,6 +272,7 @@ class QueuedJob:
     cpu_milli: int | None = None
     memory_mib: int | None = None
     closed_clusters: frozenset[str] = frozenset()
+    closed_nodes: frozenset[NodeName] = frozenset()
 
     @property
     def pools(self) -> tuple[str, ...]:
@@ -371,13 +379,14 @@ class Maintenance:
     """A window [start_at, end_at) in which no job may run on `cluster`, or in one `pool` of it.
 
     Nothing is stopped for it. A job starts there only if its time limit ends before the window
-    (R-118). `pool` None is all pools of the cluster.
+    (R-118). `pool` None is all pools of the cluster. `nodes` None is all nodes of these pools.
     """
 
     cluster: str
     start_at: int
     end_at: int
     pool: str | None = None
+    nodes: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

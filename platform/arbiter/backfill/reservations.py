@@ -462,14 +462,19 @@ class Reservations:
     ) -> tuple[int, Place] | None:
         """Return a time and place like `found` from which `job` ends before any maintenance.
 
-        Clusters where it would not are left out one by one. Return None if no cluster is left.
+        Clusters and nodes where it would not are left out step by step. Return None if no place is
+        left.
         """
-        windows, left_out = self._pool.config.windows, frozenset[str]()
-        usable = frozenset(self._pool.free.clusters(shape.clusters))
+        config = self._pool.config
+        clusters, nodes = frozenset(self._pool.free.clusters(shape.clusters)), job.closed_nodes
         start_at, place = found
-        while place.cluster in windows.closed(job.time_limit_s, start_at):
-            left_out |= {place.cluster}
-            again = self._by_devices(shape._replace(clusters=usable - left_out), first)
+        while config.windows.meets(place, job.time_limit_s, start_at):
+            closed = config.windows.closed(job.time_limit_s, start_at)
+            if place.cluster in closed.clusters:
+                clusters -= {place.cluster}
+            nodes |= closed.nodes
+            kinds = config.kinds.having(job.features, nodes)
+            again = self._by_devices(shape._replace(clusters=clusters, kinds=kinds), first)
             if again is None:
                 return None
             start_at, place = again

@@ -109,7 +109,7 @@ def in_force(
             or len({slot.node for slot in claim.slots}) != job.node_count
             or any(slot.mgpu != job.mgpu_per_node for slot in claim.slots)
             or len(claim.slots) != job.node_count
-            or not _have_features(claim, config.kinds.having(job.features), config.kinds)
+            or not _are_of(claim, config.kinds.having(job.features, job.closed_nodes), config.kinds)
             or not config.plans.are_together(
                 job.topology, claim.cluster, [slot.node for slot in claim.slots]
             )
@@ -148,7 +148,7 @@ def in_force(
     return earmarks, sorted(claimed - earmarks.keys())
 
 
-def _have_features(claim: Claim, wanted: int | None, kinds: NodeKinds) -> bool:
+def _are_of(claim: Claim, wanted: int | None, kinds: NodeKinds) -> bool:
     """Return whether all claimed nodes are of the `wanted` kinds."""
     return wanted is None or all(
         kinds.has(wanted, claim.cluster, slot.node) for slot in claim.slots

@@ -117,11 +117,13 @@ class PoolConfig:
             job.node_count,
             clusters,
             job.mgpu,
-            self.kinds.having(job.features),
+            self.kinds.having(job.features, job.closed_nodes),
             job.topology,
             job.cpu_milli,
             job.memory_mib,
             closed,
+            job.closed_nodes,
+            self.kinds.having(job.features),
         )
 
     def priority(self, name: str) -> Priority:
@@ -136,8 +138,8 @@ class PoolConfig:
         team, shape = self.tree.index.get(job.team), self.shape_of(job)
         priority = self.priority(job.priority_class)
         word = (None, 0) if team is None else self.verdict(team, shape, priority.cap_mgpu)
-        if team is not None and word[0] is not None and shape.closed:
-            whole = shape._replace(clusters=job.clusters, closed=frozenset())
+        if team is not None and word[0] is not None and (shape.closed or shape.closed_nodes):
+            whole = shape.with_closed_nodes._replace(clusters=job.clusters, closed=frozenset())
             word = self.verdict(team, whole, priority.cap_mgpu)
             if word[0] is not Code.NEVER_FITS:
                 word = Code.MAINTENANCE, 0

@@ -422,7 +422,7 @@ class PoolCycle:
                 else code
             )
         late = pool.taken_at + self.reserved.back_s()
-        if taking.place.cluster in pool.config.windows.closed(job.time_limit_s, late):
+        if pool.config.windows.meets(taking.place, job.time_limit_s, late):
             # It would wait for its victims until its end is too late.
             return code
         holdings = [one.holding for one in taking.victims]

@@ -15,7 +15,7 @@ from arbiter.cache.running import Holdings
 from arbiter.cycle.pool_cycle import PoolCycle, SharedJobs
 from arbiter.fairshare.fair_tree import FairShares, FairUse, Starts, fair_use
 from arbiter.placement.resources import Demand, demand_of
-from arbiter.queue.closed_clusters import ClosedClusters
+from arbiter.queue.closed_places import ClosedPlaces
 from arbiter.queue.pending import PendingQueue
 from arbiter.quota.tree import Tree
 
@@ -38,7 +38,7 @@ class PoolState:
         self.balances: list[Balance] = []
         self.running: dict[str, RunningJob] = {}
         self.pending = PendingQueue()
-        self.closed = ClosedClusters(self.pending)
+        self.closed = ClosedPlaces(self.pending)
         #: The requests of attempts whose jobs request CPU or memory.
         self.demands: Counter[Demand] = Counter()
         self.config: PoolConfig | None = None

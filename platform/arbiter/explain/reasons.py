@@ -17,6 +17,7 @@ from arbiter.explain.never import never_numbers, wants_numbers
 from arbiter.explain.usage import InUse
 from arbiter.fairshare.fair_tree import FairShares, permille
 from arbiter.placement.free_devices import Shape
+from arbiter.placement.maintenance import Closed
 from arbiter.queue.order import JobClass, Position
 from arbiter.quota.tree import ROOT
 
@@ -234,8 +235,20 @@ class Reasons:
         return Reason(code, numbers)
 
     def _maintenance(self, shape: Shape) -> dict[str, int]:
-        """Return the times of the maintenance that closes clusters to `shape`."""
-        return self._pool.config.windows.numbers(shape.closed, self._pool.taken_at)
+        """Return the times of the maintenance that closes clusters or nodes to `shape`."""
+        closed = Closed(shape.closed, shape.closed_nodes)
+        return self._pool.config.windows.numbers(closed, self._pool.taken_at)
+
+    def _waits_for_maintenance(self, shape: Shape) -> bool:
+        """Return whether `shape` would fit but for the places that maintenance closes."""
+        free = self._pool.free
+        if shape.closed:
+            there = shape.with_closed_nodes._replace(clusters=shape.closed, closed=frozenset())
+            if free.fits(there):
+                return True
+        return (
+            bool(shape.closed_nodes) and not free.fits(shape) and free.fits(shape.with_closed_nodes)
+        )
 
     def of(self, team: int, cls: JobClass, source: int, position: Position) -> Reason:
         """Return why `cls` waits.
@@ -347,10 +360,8 @@ class Reasons:
                 if (taken_mgpu := inside + richer.inside_mgpu) >= need:
                     numbers["taken_mgpu"] = taken_mgpu
                 return self.behind(team, richer, numbers)
-        if shape.closed and need <= numbers["available_by_quota_mgpu"]:
-            there = shape._replace(clusters=shape.closed, closed=frozenset())
-            if pool.free.fits(there):
-                return Reason(Code.MAINTENANCE, {"need_mgpu": need, **self._maintenance(shape)})
+        if need <= numbers["available_by_quota_mgpu"] and self._waits_for_maintenance(shape):
+            return Reason(Code.MAINTENANCE, {"need_mgpu": need, **self._maintenance(shape)})
         if need <= min(
             numbers["available_by_quota_mgpu"], numbers["largest_free_on_a_cluster_mgpu"]
         ):

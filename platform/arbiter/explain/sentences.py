@@ -389,15 +389,21 @@ def _cluster_unavailable(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str
 def _maintenance(waiting: Waiting, job: QueuedJob, terms: _Terms) -> str:
     need, numbers = _need(waiting, job, terms), waiting.numbers
     resume = f"Starts resume at {_moment(numbers['maintenance_end_at'])}."
-    begins_at = numbers.get("maintenance_start_at")
+    begins_at, nodes = (numbers.get(f"maintenance_{name}") for name in ("start_at", "nodes"))
+    where, elsewhere = "the cluster", "another cluster"
+    if nodes is not None:
+        where, elsewhere = "1 node" if nodes == 1 else f"{nodes} nodes", "other nodes"
     if begins_at is None:
+        if nodes is not None:
+            is_or_are = "is" if nodes == 1 else "are"
+            return f"It needs {need}, and {where} {is_or_are} under maintenance. {resume}"
         return f"It needs {need} on a cluster under maintenance. {resume} Another cluster may help."
     begins = _moment(begins_at)
     which = "a" if job.time_limit_s is None else "a shorter"
     return (
-        f"It needs {need} and could still run when the maintenance of the cluster begins at"
-        f" {begins}. {resume} With {which} time limit that ends before {begins}, or on another"
-        " cluster, it could start sooner."
+        f"It needs {need} and could still run when the maintenance of {where} begins at"
+        f" {begins}. {resume} With {which} time limit that ends before {begins}, or on {elsewhere},"
+        " it could start sooner."
     )
 
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from arbiter.api.snapshot import Topology
+from arbiter.api.snapshot import NodeName, Topology
 from arbiter.placement.domains import Chosen, NodeBuckets
 from arbiter.placement.node_sets import Levels, NodeKinds
 from arbiter.placement.resources import (
@@ -41,7 +41,8 @@ class Shape(NamedTuple):
     any). They are as close together as `topology` says (None: anywhere). `cpu_milli` and
     `memory_mib` are needed on each node in addition (None: the share that comes with the GPUs).
 
-    `closed` are clusters that are none of `clusters` because of maintenance.
+    `closed` are clusters that are none of `clusters` because of maintenance. `closed_nodes` are
+    nodes that are not of `kinds` because of it; `all_kinds` is the set with them.
     """
 
     mgpu: int
@@ -53,11 +54,18 @@ class Shape(NamedTuple):
     cpu_milli: int | None = None
     memory_mib: int | None = None
     closed: frozenset[str] = frozenset()
+    closed_nodes: frozenset[NodeName] = frozenset()
+    all_kinds: int | None = None
 
     @property
     def demand(self) -> Demand:
         """Return the request of each rank on its node."""
         return Demand(self.mgpu, self.cpu_milli, self.memory_mib)
+
+    @property
+    def with_closed_nodes(self) -> Shape:
+        """Return the shape as if maintenance closed no single node."""
+        return self._replace(kinds=self.all_kinds, closed_nodes=frozenset())
 
     @property
     def gpus_alone(self) -> Shape:

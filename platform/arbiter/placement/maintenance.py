@@ -1,10 +1,22 @@
-"""Maintenance windows of one pool: the clusters on which a job may not start now (R-118)."""
+"""Maintenance windows of one pool: the places where a job may not start now (R-118)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from arbiter.api.snapshot import Maintenance
+from arbiter.api.snapshot import Maintenance, NodeName
+from arbiter.placement.free_devices import Place
+
+
+class Closed(NamedTuple):
+    """The clusters that are closed as a whole, and the closed nodes of others."""
+
+    clusters: frozenset[str] = frozenset()
+    nodes: frozenset[NodeName] = frozenset()
+
+
+OPEN = Closed()
 
 
 class Windows:
@@ -16,7 +28,10 @@ class Windows:
     __slots__ = ("_unlimited_s", "_windows")
 
     def __init__(self, windows: Iterable[Maintenance], unlimited_s: int) -> None:
-        self._windows = sorted(windows, key=lambda one: (one.start_at, one.end_at, one.cluster))
+        self._windows = sorted(
+            windows,
+            key=lambda one: (one.start_at, one.end_at, one.cluster, sorted(one.nodes or ())),
+        )
         self._unlimited_s = unlimited_s
 
     @property
@@ -24,26 +39,49 @@ class Windows:
         """Return whether the pool has any window, ended or not."""
         return bool(self._windows)
 
-    def closed(self, time_limit_s: int | None, at: int) -> frozenset[str]:
-        """Return the clusters where a job that starts at `at` could still run in a window.
+    def closed(self, time_limit_s: int | None, at: int) -> Closed:
+        """Return where a job that starts at `at` could still run in a window.
 
-        They include the clusters in which a window is open at `at`.
+        That includes the places where a window is open at `at`. Nodes of a cluster that is closed
+        as a whole are left out.
         """
         run_s = self._unlimited_s if time_limit_s is None else time_limit_s
-        return frozenset(
-            one.cluster for one in self._windows if at < one.end_at and one.start_at < at + run_s
+        met = [one for one in self._windows if at < one.end_at and one.start_at < at + run_s]
+        if not met:
+            return OPEN
+        clusters = frozenset(one.cluster for one in met if one.nodes is None)
+        nodes = frozenset(
+            NodeName(one.cluster, node)
+            for one in met
+            if one.cluster not in clusters
+            for node in one.nodes or ()
+        )
+        return Closed(clusters, nodes)
+
+    def meets(self, place: Place, time_limit_s: int | None, at: int) -> bool:
+        """Return whether a job that starts at a place at `at` could still run in a window there."""
+        closed = self.closed(time_limit_s, at)
+        return place.cluster in closed.clusters or any(
+            NodeName(place.cluster, node) in closed.nodes for node in place.nodes
         )
 
-    def numbers(self, closed: frozenset[str], at: int) -> dict[str, int]:
-        """Return when the first closed cluster opens again, and by when a job must end before.
+    def numbers(self, closed: Closed, at: int) -> dict[str, int]:
+        """Return when the first closed place opens again, and by when a job must end before.
 
-        These are the earliest end and the latest start, over the next window of each cluster. There
-        is no such start if all these windows are open at `at`.
+        These are the earliest end and the latest start, over the next window of each cluster and of
+        each set of nodes. There is no such start if all these windows are open at `at`. If only
+        nodes are closed, their number is given, too.
         """
-        upcoming: dict[str, Maintenance] = {}
+        upcoming: dict[tuple[str, frozenset[str] | None], Maintenance] = {}
         for one in self._windows:
-            if one.cluster in closed and at < one.end_at:
-                upcoming.setdefault(one.cluster, one)
+            if at < one.end_at and (
+                one.cluster in closed.clusters
+                if one.nodes is None
+                else any(NodeName(one.cluster, node) in closed.nodes for node in one.nodes)
+            ):
+                upcoming.setdefault((one.cluster, one.nodes), one)
         found = {"maintenance_end_at": min(one.end_at for one in upcoming.values())}
         begins = max(one.start_at for one in upcoming.values())
-        return {"maintenance_start_at": begins, **found} if begins > at else found
+        if begins > at:
+            found = {"maintenance_start_at": begins, **found}
+        return found if closed.clusters else {"maintenance_nodes": len(closed.nodes), **found}

@@ -9,7 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 
-from arbiter.api.snapshot import Device
+from arbiter.api.snapshot import Device, NodeName
+
+_NO_FEATURES = frozenset[str]()
+_NO_NODES = frozenset[NodeName]()
 
 
 class NodeKinds:
@@ -29,24 +32,27 @@ class NodeKinds:
         self._places: dict[str, dict[str, int]] = {}
         #: By feature, the nodes that have it, by cluster, as an integer with a bit for each.
         self._having: dict[str, dict[str, int]] = {}
-        self._known: dict[frozenset[str], int | None] = {}
+        self._known: dict[tuple[frozenset[str], frozenset[NodeName]], int | None] = {}
         self._numbers: dict[tuple[int, ...], int] = {}
         self._members: list[dict[str, int]] = []
 
-    def having(self, features: frozenset[str] | None) -> int | None:
-        """Return the number of the set of kinds that have all of `features`.
+    def having(
+        self, features: frozenset[str] | None, without: frozenset[NodeName] = _NO_NODES
+    ) -> int | None:
+        """Return the number of the set of nodes that have all of `features`, but for `without`.
 
         Return None when that excludes no node of the pool.
         """
-        if not features:
+        if not features and not without:
             return None
-        if features not in self._known:
-            self._known[features] = self._find(features)
-        return self._known[features]
+        asked = (features or _NO_FEATURES, without)
+        if asked not in self._known:
+            self._known[asked] = self._find(*asked)
+        return self._known[asked]
 
     @property
     def asked_count(self) -> int:
-        """Return how many different sets of features were requested."""
+        """Return how many different sets of nodes were requested."""
         return len(self._known)
 
     def nodes(self, kinds: int, cluster: str) -> int:
@@ -74,7 +80,7 @@ class NodeKinds:
         names, places = self._sorted_out().get(cluster, []), self._places.get(cluster, {})
         return Levels(names, places, mgpu)
 
-    def _find(self, features: frozenset[str]) -> int | None:
+    def _find(self, features: frozenset[str], without: frozenset[NodeName]) -> int | None:
         clusters = self._sorted_out()
         members = {cluster: (1 << len(names)) - 1 for cluster, names in clusters.items()}
         every = tuple(members.values())
@@ -82,6 +88,10 @@ class NodeKinds:
             having = self._having.get(feature, {})
             for cluster in members:
                 members[cluster] &= having.get(cluster, 0)
+        for cluster, node in without:
+            number = self._places.get(cluster, {}).get(node)
+            if number is not None:
+                members[cluster] &= ~(1 << number)
         key = tuple(members.values())
         if key == every:
             return None

@@ -324,4 +324,5 @@ def _kind(job: QueuedJob) -> Hashable:
         job.cpu_milli,
         job.memory_mib,
         job.closed_clusters,
+        job.closed_nodes,
     )

@@ -30,6 +30,7 @@ from identity.scim.resources import person_resource
 from identity.scim.tokens import author_of
 from primitives.errors import Conflict, NotFound
 from tenants.audit_trail import record_act
+from tenants.membership import tell_of_activity
 from tenants.models import User, UserKind
 from tenants.vouched_people import (
     Vouched,
@@ -202,6 +203,17 @@ def _change_account(
         person.is_deactivated_by_scim = True
     elif person.user.is_active:
         person.is_deactivated_by_scim = False
+
+
+def _forget_deactivation(user_id: UUID) -> None:
+    """Forget that SCIM deactivated an account, because an administrator decided since."""
+    rows = ProvisionedPerson.objects.filter(user=user_id, is_deactivated_by_scim=True)
+    rows.update(is_deactivated_by_scim=False)
+
+
+def register() -> None:
+    """Let the acts of administrators on accounts win over those of SCIM."""
+    tell_of_activity(_forget_deactivation)
 
 
 def _refuse_taken(token: ScimToken, pushed: ScimUser, *, besides: UUID | None) -> None:

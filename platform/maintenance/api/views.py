@@ -1,8 +1,7 @@
-"""Maintenance windows of clusters."""
+"""A maintenance window of a cluster. The list, which counts the work of nodes, is of the jobs."""
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from drf_spectacular.utils import extend_schema
@@ -11,90 +10,19 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from maintenance.api.serializers import (
-    MaintenanceCreateSerializer,
     MaintenanceSerializer,
     MaintenanceUpdateSerializer,
     shown_window,
 )
-from maintenance.windows import (
-    cancel_window,
-    change_window,
-    in_force,
-    plan_window,
-    visible_windows,
-)
+from maintenance.windows import cancel_window, change_window
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
-from webapi.idempotency import respond_once
-from webapi.paging import page_body, page_by_id, refuse_body, refuse_unknown_parameters
-from webapi.parameters import PageParameters, flag, text
+from webapi.paging import refuse_body, refuse_unknown_parameters
 from webapi.preconditions import required_version, tagged
-from webapi.serializers import IDEMPOTENCY_KEY, answers, etag_header, if_match_header, page_of
+from webapi.serializers import answers, etag_header, if_match_header
 
 _IF_MATCH = if_match_header("The ETag of the version on which the change is based")
 _ETAG = etag_header("Version")
-
-
-class MaintenanceParameters(PageParameters):
-    """The filters of the list of maintenance windows."""
-
-    in_force: bool = flag("Only those that are planned or open")
-    cluster: str | None = text("Only of the cluster of this name", most=100)
-
-
-class MaintenanceList(APIView):
-    """The maintenance windows, and a new one."""
-
-    @extend_schema(
-        operation_id="list_maintenance_windows",
-        summary="List maintenance windows, newest first",
-        parameters=MaintenanceParameters.in_openapi(),
-        responses=answers({200: page_of(MaintenanceSerializer)}),
-    )
-    def get(self, request: Request) -> Response:
-        """Return a page of windows."""
-        asked = MaintenanceParameters.read(request)
-        actor, now = actor_from(request), SystemClock().now()
-        rows = visible_windows(actor)
-        if asked.in_force:
-            rows = in_force(rows, now)
-        if asked.cluster is not None:
-            rows = rows.filter(cluster__name=asked.cluster)
-        page = page_by_id(asked, rows, newest_first=True)
-        return Response(
-            page_body(request, page, lambda row: shown_window(row, actor=actor, now=now))
-        )
-
-    @extend_schema(
-        operation_id="plan_maintenance_window",
-        summary="Plan the maintenance of a cluster",
-        description="From now on no job starts there that could still run in the window. Nothing "
-        "is stopped. A banner tells everybody. Needs an administrator of the platform.",
-        request=MaintenanceCreateSerializer,
-        parameters=[IDEMPOTENCY_KEY],
-        responses=answers({201: MaintenanceSerializer}, 403, 404, 409),
-    )
-    def post(self, request: Request) -> Response:
-        """Plan a window."""
-        refuse_unknown_parameters(request, set())
-        actor, now = actor_from(request), SystemClock().now()
-        body = MaintenanceCreateSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        asked = body.validated_data
-
-        def act() -> tuple[int, dict[str, Any]]:
-            found = plan_window(
-                actor=actor,
-                cluster_name=asked["cluster"],
-                pool_name=asked.get("pool"),
-                start=asked.get("start"),
-                end=asked["end"],
-                reason=asked["reason"],
-                now=now,
-            )
-            return 201, shown_window(found, actor=actor, now=now)
-
-        return respond_once(request, principal_id=actor.user.pk, now=now, act=act)
 
 
 class MaintenanceDetail(APIView):

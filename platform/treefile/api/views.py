@@ -26,6 +26,7 @@ from webapi.preconditions import required_etag
 from webapi.serializers import (
     StrictSerializer,
     TextField,
+    WaitingWriteSerializer,
     YesOrNoField,
     answers,
     etag_header,
@@ -116,6 +117,10 @@ class TreeImportPreviewSerializer(serializers.Serializer[Any]):
     missing_roles = serializers.IntegerField(
         help_text="Roles and invitations that the file lacks and that stay, without revoke_missing"
     )
+    second_person = serializers.CharField(
+        allow_null=True,
+        help_text="Why the whole file would wait for a second person; null if it would not",
+    )
 
 
 class TreeExport(APIView):
@@ -161,10 +166,14 @@ class TreeImport(APIView):
         description="With `dry_run=true` nothing is changed, and the answer has all changes, the "
         "errors of all lines, and a `digest`. Without it, `If-Match` must be that digest, quoted: "
         "nothing else is applied than what was previewed, in one transaction. Nothing is archived "
-        "or revoked unless the body says so. Unknown mail addresses are invited.",
+        "or revoked unless the body says so. Unknown mail addresses are invited. If the changes "
+        "need a second person, the whole file waits as one request (202).",
         parameters=[*ImportParameters.in_openapi(), _IF_MATCH, _ETAG],
         request=TreeImportSerializer,
-        responses=answers({200: TreeImportPreviewSerializer}, 403, 404, 409, 412, 428),
+        responses=answers(
+            {200: TreeImportPreviewSerializer, 202: WaitingWriteSerializer},
+            *(403, 404, 409, 412, 428),
+        ),
     )
     def post(self, request: Request, tree_node_id: UUID) -> Response:
         """Preview or apply the file."""
@@ -203,6 +212,7 @@ def preview_body(found: Comparison, *, is_applied: bool) -> dict[str, Any]:
             "line_errors": found.errors[:ERRORS_MAX],
             "missing_nodes": found.missing_nodes,
             "missing_roles": found.missing_roles,
+            "second_person": found.second_person or None,
         }
     ).data
     return body

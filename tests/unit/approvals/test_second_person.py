@@ -222,6 +222,24 @@ def _delete(scene: Scene, alice: Caller) -> Any:
     return lambda: alice.send("DELETE", f"tree/{team.pk}")
 
 
+def _tree_file(scene: Scene) -> tuple[str, dict[str, str]]:
+    """The address and the body of a file that moves a team with its quota, and makes another."""
+    Quota.objects.filter(node=scene.company.inference).update(guaranteed_mgpu=8_000)
+    vision = scene.company.vision.pk
+    text = (
+        "kind,path,name,id,user,role,expires_at\n"
+        f"team,ai-company/production/vision,vision,{vision},,,\n"
+        "team,ai-company/production/robotics,Robotics,,,,\n"
+    )
+    return f"tree/{scene.company.organization.pk}/import", {"format": "csv", "text": text}
+
+
+def _import(scene: Scene, alice: Caller) -> Any:
+    path, body = _tree_file(scene)
+    digest = alice.post(f"{path}?dry_run=true", body).json()["digest"]
+    return lambda: alice.post(path, body, If_Match=f'"{digest}"')
+
+
 #: Each operation with the name under which it is repeated.
 _OPERATIONS: dict[str, tuple[str, Callable[[Scene, Caller], Any]]] = {
     "create": ("quota.create", _create),
@@ -238,6 +256,7 @@ _OPERATIONS: dict[str, tuple[str, Callable[[Scene, Caller], Any]]] = {
     "offer": ("offer.accept", _offer),
     "move": ("node.move", _move),
     "delete": ("node.delete", _delete),
+    "import": ("tree.import", _import),
 }
 
 
@@ -279,22 +298,40 @@ def test_the_operations_are_all_that_can_be_repeated() -> None:
     assert {operation for operation, _ in _OPERATIONS.values()} | {"class.set"} == OPERATIONS.keys()
 
 
-def test_a_tree_file_is_refused_where_a_change_needs_a_second_person(scene: Scene) -> None:
-    """In the preview, too, and nothing of the file is applied. Against: it is imported."""
-    Quota.objects.filter(node=scene.company.inference).update(guaranteed_mgpu=8_000)
-    vision = scene.company.vision.pk
-    text = (
-        "kind,path,name,id,user,role,expires_at\n"
-        f"team,ai-company/production/vision,vision,{vision},,,\n"
-        "team,ai-company/production/robotics,Robotics,,,,\n"
-    )
+def test_a_tree_file_waits_as_a_whole_where_a_change_needs_a_second_person(scene: Scene) -> None:
+    """Its preview says so. A changed tree refuses the approval, and nothing of the file is applied.
+
+    Planted: the node without a quota is made at once; the digest is not compared again.
+    """
+    path, body = _tree_file(scene)
+    alice = by_token(scene.alice.user)
     before = scene.state()
-    path = f"tree/{scene.company.organization.pk}/import?dry_run=true"
-    preview = by_token(scene.alice.user).post(path, {"format": "csv", "text": text})
-    (error,) = preview.json()["line_errors"]
-    assert (preview.status_code, error["line"]) == (200, 2)
-    assert error["sentence"].startswith("It moves 8 GPUs, so a second person decides. Make this")
+    preview = alice.post(f"{path}?dry_run=true", body).json()
+    assert (preview["line_errors"], preview["second_person"]) == ([], "It moves 8 GPUs")
     assert (scene.state(), ChangeRequest.objects.exists()) == (before, False)
+    for _ in range(2):
+        answer = alice.post(path, body, If_Match=f'"{preview["digest"]}"')
+        assert answer.status_code == 202, answer.json()
+    request = waiting()
+    assert (scene.state(), request.write.arguments["digest"]) == (before, preview["digest"])
+    robotics = a_team(scene.company.production, "robotics")
+    assert approve(by_token(scene.anna.user), request).status_code == 412
+    Node.objects.filter(pk=robotics.pk).delete()
+    assert approve(by_token(scene.anna.user), waiting()).status_code == 200
+    assert Node.objects.filter(path="ai-company/production/robotics/").exists()
+    assert Node.objects.get(pk=scene.company.vision.pk).path == "ai-company/production/vision/"
+
+
+def test_a_long_tree_file_does_not_wait(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: files of any length are stored."""
+    path, body = _tree_file(scene)
+    monkeypatch.setattr("treefile.importing.WAITING_LENGTH_MAX", 100)
+    refused = by_token(scene.alice.user).post(f"{path}?dry_run=true", body)
+    assert refused.status_code == 400
+    assert refused.json()["detail"] == (
+        "It moves 8 GPUs, so a second person decides. A file that waits for that has at most 100 "
+        "characters: split it."
+    )
 
 
 #: Functions that write quotas, policies, classes or these rules. All callers hold the guard.

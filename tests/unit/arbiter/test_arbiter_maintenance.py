@@ -12,7 +12,7 @@ from arbiter.api.policy import Policy
 from arbiter.api.snapshot import Maintenance, QueuedJob, RunningJob, Snapshot
 from arbiter.cycle.decide import decide
 from arbiter.explain.sentences import Names, sentence
-from arbiter.placement.maintenance import Windows
+from arbiter.placement.maintenance import Closed, Windows
 from arbiter.replay.record import Record, from_document, to_document
 from builders.arbiter_builders import (
     GPU,
@@ -216,20 +216,23 @@ def test_of_several_closed_clusters_the_latest_start_and_the_earliest_end_count(
         [_SOON, replace(_SOON, start_at=NOW + 9_000, end_at=NOW + 99_000), replace(_OPEN)],
         unlimited_s=1,
     )
-    assert windows.numbers(frozenset({"alpha"}), NOW) == {"maintenance_end_at": NOW + _HOUR_S}
+    assert windows.numbers(Closed(frozenset({"alpha"})), NOW) == {
+        "maintenance_end_at": NOW + _HOUR_S
+    }
     two = Windows([_SOON, Maintenance("beta", NOW + 60, NOW + 120)], unlimited_s=1)
-    assert two.numbers(frozenset({"alpha", "beta"}), NOW) == {
+    assert two.numbers(Closed(frozenset({"alpha", "beta"})), NOW) == {
         "maintenance_start_at": NOW + _HOUR_S,
         "maintenance_end_at": NOW + 120,
     }
 
 
 def test_a_record_keeps_the_windows_and_gives_the_same_plan_again() -> None:
-    world = _world([a_queued("j", "o/a", time_limit_s=2 * _HOUR_S)], _SOON)
+    some = replace(_SOON, nodes=frozenset({"node0"}))
+    world = _world([a_queued("j", "o/a", time_limit_s=2 * _HOUR_S)], _SOON, some)
     record = Record("1.0", Policy(), world, decide(world, Policy()))
     read = from_document(to_document(record))
     assert read == record
-    assert read.snapshot.maintenance == (_SOON,)
+    assert read.snapshot.maintenance == (_SOON, some)
     assert decide(read.snapshot, read.policy) == record.plan
 
 
@@ -240,3 +243,95 @@ def test_a_look_ahead_starts_the_job_at_the_end_of_the_window() -> None:
     assert found.earliest == _OPEN.end_at
     assert found.latest is not None
     assert _OPEN.end_at <= found.latest <= _OPEN.end_at + 144
+
+
+def _nodes(count: int, queued: Sequence[QueuedJob], *windows: Maintenance) -> Snapshot:
+    """`count` nodes of 8 GPUs on alpha, all for team o/a."""
+    return a_snapshot(
+        quotas={"o": 8 * count, "o/a": 8 * count},
+        devices=devices(count),
+        queued=queued,
+        maintenance=windows,
+    )
+
+
+def _of_nodes(window: Maintenance, *numbers: int) -> Maintenance:
+    """Return the window for the nodes of these numbers of alpha."""
+    names = [device.node for device in devices(8)]
+    return replace(window, nodes=frozenset(names[number] for number in numbers))
+
+
+def test_a_window_of_nodes_leaves_the_other_nodes_alone() -> None:
+    """Planted: a window of nodes closes its whole cluster; it closes nothing."""
+    long = [a_queued(f"j{number}", "o/a", gpus=8) for number in range(4)]
+    plan = decide(_nodes(4, long, _of_nodes(_SOON, 0, 2)), Policy())
+    names = [device.node for device in devices(4)]
+    assert [slot.node for one in plan.starts for slot in one.slots] == [names[1], names[3]]
+    short = [replace(job, time_limit_s=_HOUR_S) for job in long]
+    assert len(decide(_nodes(4, short, _of_nodes(_SOON, 0, 2)), Policy()).starts) == 4
+
+
+def test_a_job_that_waits_for_closed_nodes_says_so() -> None:
+    """A shorter time limit helps it. Planted: it says that no GPUs are free."""
+    jobs = [a_queued("j", "o/a", gpus=8), a_queued("k", "o/a", gpus=8)]
+    waiting = _waits(_nodes(2, jobs, _of_nodes(_SOON, 0)))
+    assert waiting.code is Code.MAINTENANCE
+    assert waiting.numbers == {
+        "need_mgpu": 8 * GPU,
+        "maintenance_nodes": 1,
+        "maintenance_start_at": _SOON.start_at,
+        "maintenance_end_at": _SOON.end_at,
+    }
+    assert sentence(waiting, jobs[1], Names({})) == (
+        "It needs 8 GPUs and could still run when the maintenance of 1 node begins at"
+        " 1970-01-12 14:46 UTC. Starts resume at 1970-01-12 16:46 UTC. With a time limit that ends"
+        " before 1970-01-12 14:46 UTC, or on other nodes, it could start sooner."
+    )
+
+
+def test_a_job_of_more_nodes_than_are_left_waits_for_the_end_of_the_window() -> None:
+    """Planted: it is said never to fit."""
+    job = a_queued("j", "o/a", gpus=8, nodes=3)
+    waiting = _waits(_nodes(3, [job], _of_nodes(_OPEN, 1)))
+    assert waiting.code is Code.MAINTENANCE
+    assert waiting.numbers["maintenance_end_at"] == _OPEN.end_at
+    assert sentence(waiting, job, Names({})) == (
+        "It needs 24 GPUs (3 nodes with 8 each), and 1 node is under maintenance."
+        " Starts resume at 1970-01-12 14:46 UTC."
+    )
+    ended = replace(_nodes(3, [job], _of_nodes(_OPEN, 1)), taken_at=_OPEN.end_at)
+    assert _started(decide(ended, Policy())) == [("j", "alpha")]
+
+
+def test_a_window_of_a_whole_cluster_counts_before_one_of_its_nodes() -> None:
+    closed = Windows([_SOON, _of_nodes(_SOON, 0)], unlimited_s=1).closed(2 * _HOUR_S, NOW)
+    assert closed == Closed(frozenset({"alpha"}))
+
+
+def test_a_reservation_goes_to_a_node_where_the_job_ends_in_time() -> None:
+    """The first node is free sooner, but the job could still run there when the window begins.
+
+    Planted: reservations are made as if there was no window of nodes.
+    """
+    running = [
+        a_running("r", "o/a", slots(0, 1), time_limit_s=1_000, started_at=NOW),
+        a_running("s", "o/a", slots(1, 1), time_limit_s=9_000, started_at=NOW),
+    ]
+    job = a_queued("j", "o/a", gpus=8, time_limit_s=_HOUR_S)
+    world = replace(_nodes(2, [job], _of_nodes(_SOON, 0)), running=tuple(running))
+    (found,) = decide(world, Policy()).reservations
+    first, second = (device.node for device in devices(2))
+    assert (found.slots[0].node, found.start_at) == (second, NOW + 9_000)
+    short = replace(world, queued=(replace(job, time_limit_s=_HOUR_S - 1_000),))
+    (found,) = decide(short, Policy()).reservations
+    assert (found.slots[0].node, found.start_at) == (first, NOW + 1_000)
+
+
+def test_nothing_is_reclaimed_on_nodes_that_close_before_the_job_ends() -> None:
+    """Planted: claims are made as if there was no window of nodes."""
+    world = _lent(_HOUR_S - 299)
+    node = world.devices[0].node
+    some = replace(world, maintenance=(replace(_SOON, nodes=frozenset({node})),))
+    assert decide(some, Policy()).reclaims == ()
+    other = replace(world, maintenance=(replace(_SOON, nodes=frozenset({"other"})),))
+    assert len(decide(other, Policy()).reclaims) == 1

@@ -13,6 +13,7 @@ FOUND = {
     "version": 2,
     "cluster": "kube-b",
     "pool": None,
+    "nodes": None,
     "start": "2026-12-01T08:00:00Z",
     "end": "2026-12-01T12:00:00Z",
     "reason": "New switches.",
@@ -36,7 +37,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
 def test_windows_are_listed(server: Server) -> None:
     ran = server.run("maintenance", "list", "--ahead", "--cluster", "kube-b")
     assert ran.out.splitlines()[1].split() == [
-        *("000000a1", "planned", "kube-b", "all"),
+        *("000000a1", "planned", "kube-b", "all", "all"),
         *("2026-12-01T08:00:00Z", "2026-12-01T12:00:00Z", "New", "switches."),
     ]
     assert server.sent == ["GET maintenance-windows?cluster=kube-b&in_force=true&limit=500"]
@@ -80,3 +81,22 @@ def test_jobs_that_would_still_run_are_listed(server: Server) -> None:
     assert lines[1].split() == ["000000b2", "train", "o/a", "bob", "no", "limit"]
     server.routes[f"GET {_PATH}/jobs"] = {"items": [], "next": None}
     assert "All jobs that you may see end before it." in server.run("maintenance", "jobs", "a1").err
+
+
+def test_a_window_of_nodes_is_planned_by_name_or_by_number(server: Server) -> None:
+    """Against: the chosen nodes are not told."""
+    server.routes["POST maintenance-windows"] = {**FOUND, "nodes": ["n1", "n4", "n7"]}
+    plan = ("maintenance", "plan", "kube-b", "Cables.", "--to", "2026-12-01T12:00:00Z")
+    assert server.run(*plan, "--node", "n4", "--node", "n1").err == ""
+    assert server.body()["nodes"] == ["n4", "n1"]
+    ran = server.run(*plan, "--nodes", "3")
+    assert (server.body()["node_count"], ran.err) == (3, "Nodes: n1, n4, n7.\n")
+    refused = server.run(*plan, "--nodes", "3", "--node", "n1")
+    assert (refused.exit_code, "not both" in refused.err) == (2, True)
+    server.routes["GET maintenance-windows"] = {
+        "items": [{**FOUND, "nodes": ["n1", "n4", "n7"]}, {**FOUND, "nodes": ["n1", "n4"]}],
+        "next": None,
+    }
+    first, second = server.run("maintenance", "list").out.splitlines()[1:]
+    assert " n1 and 2 more " in first
+    assert " n1, n4 " in second

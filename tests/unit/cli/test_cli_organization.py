@@ -145,6 +145,7 @@ def test_an_administrator_is_invited_and_a_tree_imported(server: Server, tmp_pat
             "error_count": 1,
             "missing_nodes": 0,
             "missing_roles": 0,
+            "second_person": None,
         },
         "missing": [],
     }

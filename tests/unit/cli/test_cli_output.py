@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
+import httpx
 import pytest
 import typer
 
@@ -104,3 +106,19 @@ def test_a_terminal_shows_states_in_colours_unless_told_not_to(
     assert shown[1] == plain
     assert ("\x1b[32mrunning" in shown[0], "\x1b[31mfailed" in shown[0]) == (is_coloured,) * 2
     assert (shown[0] == plain) is not is_coloured
+
+
+def test_a_deprecated_operation_is_remarked_once_on_standard_error(server: Server) -> None:
+    """Planted: a remark for each page; a remark on standard output."""
+    headers = {"Deprecation": "@1796083200", "Sunset": "Tue, 01 Jun 2027 00:00:00 GMT"}
+    pages = [
+        httpx.Response(200, json={"items": [a_shown_job()], "next": following}, headers=headers)
+        for following in ("/api/v1/jobs?cursor=x", None)
+    ]
+    server.routes["GET jobs"] = list(pages)
+    ran = server.run("ls", "--user", "bob", "-o", "json")
+    assert (ran.exit_code, len(json.loads(ran.out))) == (0, 2)
+    assert ran.err == (
+        "Remark: the server ends GET /api/v1/jobs on Tue, 01 Jun 2027 00:00:00 GMT. "
+        "Update this command.\n"
+    )

@@ -138,7 +138,7 @@ def test_a_class_is_changed_and_its_refusal_told_by_field(server: Server) -> Non
     ran = server.run(
         "policy", "set-class", "critical", "team_cap=64.5", "preempts_across_teams=yes"
     )
-    assert (ran.exit_code, "team_cap_mgpu          64.5 GPUs" in ran.out) == (0, True)
+    assert (ran.exit_code, "team_cap               64.5 GPUs" in ran.out) == (0, True)
     assert server.body() == {"team_cap_mgpu": 64_500, "preempts_across_teams": True}
     assert server.requests[-1].headers["If-Match"] == '"v2"'
     ran = server.run("policy", "set-class", "critical", "team_cap=none", "description=7")
@@ -174,7 +174,7 @@ def test_a_class_is_added_under_one_key(server: Server) -> None:
         *("policy", "add-class", "deadline", "--organization=ai-company", "order=500"),
         *("team_cap=64", "preempts_across_teams=yes", "grace_period_s=1m", "price=2.5"),
     )
-    assert (ran.exit_code, "price_multiplier_ppm   2.50" in ran.out) == (0, True)
+    assert (ran.exit_code, "price                  2.50" in ran.out) == (0, True)
     assert server.requests[-1].headers["Idempotency-Key"]
     assert server.body() == {
         "organization": "ai-company",
@@ -210,13 +210,16 @@ def test_a_retired_class_says_so_in_the_list(server: Server) -> None:
 
 
 def test_the_rules_about_a_second_person_are_shown_and_changed(server: Server) -> None:
-    """GPUs are sent as milli-GPUs, and `none` as null. Planted: `none` is sent as text."""
+    """GPUs are sent as milli-GPUs, and `none` as null. A setting is shown as it is typed.
+
+    Planted: `none` is sent as text; the name of the API is shown.
+    """
     path = f"organizations/{ORGANIZATION}/second-person"
     rules = {"stopped_jobs_min": None, "moved_mgpu_max": 16_000, "guards_rules": True, "version": 3}
     server.routes[f"GET {path}"] = server.routes[f"PATCH {path}"] = rules
     assert server.run("policy", "second-person", "ai-company").out.splitlines()[:3] == [
         "stopped_jobs_min  none",
-        "moved_mgpu_max    16 GPUs",
+        "moved_gpus        16 GPUs",
         "guards_rules      yes",
     ]
     settings = ("stopped_jobs_min=none", "moved_gpus=0.5", "allows_emergency=no")

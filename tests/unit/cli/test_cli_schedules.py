@@ -72,7 +72,9 @@ def test_the_list_shows_next_and_last_run(server: Server) -> None:
 
 
 def test_one_schedule_shows_its_runs(server: Server) -> None:
-    detail = a_schedule(next_runs=["2026-11-30T02:00:00Z", "2026-12-01T02:00:00Z"], request=None)
+    template = {"id": ID, "name": "train-8"}
+    runs = ["2026-11-30T02:00:00Z", "2026-12-01T02:00:00Z"]
+    detail = a_schedule(next_runs=runs, template=template, request=None)
     reason = "The run before it has not ended."
     server.routes |= {
         "GET schedules": a_page(a_schedule()),
@@ -87,6 +89,7 @@ def test_one_schedule_shows_its_runs(server: Server) -> None:
     ]
     lines = [" ".join(line.split()) for line in ran.out.splitlines()]
     assert "cron 0 3 * * * (Europe/Berlin)" in lines
+    assert "template train-8" in lines
     assert "starts within 10m" in lines
     assert "next run 2026-12-01T02:00:00Z" in lines
     assert f"2026-11-29T02:00:00Z submitted {JOB}" in lines

@@ -37,6 +37,7 @@ def a_preview(**changes: Any) -> dict[str, Any]:
         "line_errors": [],
         "missing_nodes": 0,
         "missing_roles": 1,
+        "second_person": None,
         **changes,
     }
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from audit.models import AuditEvent
-from builders.api_callers import a_token, by_session, with_secret
+from builders.api_callers import a_token, by_session, by_token, with_secret
 from builders.cast import Cast, a_cast
 from builders.identity_builders import an_identity_provider
 from builders.portal_builders import NOW, a_grant
@@ -278,6 +278,24 @@ def test_an_account_that_an_administrator_deactivated_stays_so(
     User.objects.filter(pk=pushed["id"]).update(is_active=True)
     assert scim.send("DELETE", path).status_code == 204
     assert scim.push(MARIA, externalId="00u7", active=True)["active"] is True
+
+
+def test_the_last_act_of_an_administrator_wins_over_an_earlier_one_of_scim(
+    cast: Cast, scim: ScimCaller
+) -> None:
+    """Off by SCIM, on and off by an administrator, without a push between.
+
+    Planted: the administrator's acts leave the mark of SCIM.
+    """
+    pushed = scim.push(MARIA, externalId="00u7")
+    path = f"Users/{pushed['id']}"
+    body = {"schemas": [USER], "userName": MARIA, "externalId": "00u7", "active": True}
+    scim.send("PUT", path, {**body, "active": False})
+    alice = by_token(cast.alice)
+    assert alice.patch(f"users/{pushed['id']}", {"is_active": True}).status_code == 200
+    deactivated = alice.post(f"users/{pushed['id']}/deactivate", {})
+    assert deactivated.status_code == 200, deactivated.content
+    assert scim.send("PUT", path, body).json()["active"] is False
 
 
 def test_a_person_who_signed_in_before_is_the_same_by_subject(cast: Cast, scim: ScimCaller) -> None:

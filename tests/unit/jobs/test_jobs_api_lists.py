@@ -156,7 +156,9 @@ def test_an_export_has_the_filtered_jobs_in_their_order_and_columns(world: World
     a_job(world.company, world.bob, name="b", state="failed", mgpu_per_node=500)
     a_job(world.company, world.bob, name="c")
     caller = by_token(world.bob)
-    answer = caller.get("jobs/export?state=failed&sort=name&columns=name,gpus,exit_code,ended_at")
+    answer = caller.get(
+        "jobs?format=csv&state=failed&sort=name&columns=name,gpus,exit_code,ended_at"
+    )
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.content.decode().split("\r\n") == [
         "name,gpus,exit_code,ended_at",
@@ -164,11 +166,34 @@ def test_an_export_has_the_filtered_jobs_in_their_order_and_columns(world: World
         "b,0.500,,2026-11-21T12:00:00+00:00",
         "",
     ]
-    whole = caller.get("jobs/export").content.decode().split("\r\n")
+    whole = caller.get("jobs?format=csv").content.decode().split("\r\n")
     assert (whole[0], len(whole)) == (",".join(COLUMNS), 5)
     assert str(job.pk) in whole[3]
-    refused = caller.get("jobs/export?columns=name,secret")
+    refused = caller.get("jobs?format=csv&columns=name,secret")
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_request")
+    for query in ("format=csv&limit=5", "columns=name"):
+        assert caller.get(f"jobs?{query}").status_code == 400, query
+
+
+def test_the_old_address_of_an_export_answers_the_same(world: World) -> None:
+    """Planted: the old address without its headers; a refusal without them."""
+    a_job(world.company, world.bob, name="b", state="failed")
+    a_job(world.company, world.bob, name="c")
+    caller = by_token(world.bob)
+    old, new = (
+        caller.get(f"{path}state=failed&columns=name,state")
+        for path in ("jobs/export?", "jobs?format=csv&")
+    )
+    assert old.content == new.content == b"name,state\r\nb,failed\r\n"
+    refused = caller.get("jobs/export?columns=secret")
+    assert refused.status_code == 400
+    for answer in (old, refused):
+        assert {name: answer[name] for name in ("Deprecation", "Sunset", "Link")} == {
+            "Deprecation": "@1796083200",
+            "Sunset": "Tue, 01 Jun 2027 00:00:00 GMT",
+            "Link": '</api/v1/jobs?format=csv>; rel="successor-version"',
+        }
+    assert not any(name in new for name in ("Deprecation", "Sunset", "Link"))
 
 
 def test_an_export_is_never_cut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,9 +202,9 @@ def test_an_export_is_never_cut(world: World, monkeypatch: pytest.MonkeyPatch) -
     for _ in range(2):
         a_job(world.company, world.bob)
     caller = by_token(world.bob)
-    assert caller.get("jobs/export").content.count(b"\r\n") == 3
+    assert caller.get("jobs?format=csv").content.count(b"\r\n") == 3
     a_job(world.company, world.bob)
-    refused = caller.get("jobs/export")
+    refused = caller.get("jobs?format=csv")
     assert (refused.status_code, refused.json()["detail"]) == (
         400,
         "More than 2 jobs match. Narrow the list, for example by the time of submission, and "

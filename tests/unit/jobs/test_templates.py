@@ -201,9 +201,7 @@ def test_lines_of_a_script_do_not_change_a_locked_member(
     assert (job.mgpu, job.script, job.time_limit_s) == (2_000, text, 7_200)
 
 
-def test_a_template_is_of_its_team_and_of_single_jobs(
-    company: Company, bob: User, lead: User
-) -> None:
+def test_a_template_is_of_its_team(company: Company, bob: User, lead: User) -> None:
     """Against: the team of the body, with a template of another one."""
     made = created(lead)
     a_grant(bob, Role.RESEARCHER, company.vision)
@@ -212,12 +210,6 @@ def test_a_template_is_of_its_team_and_of_single_jobs(
     for wrong in ("x", 7, "01a1fd00-0000-7000-8000-000000000001"):
         (error,) = by_token(bob).post("jobs", {"template": wrong, "team": NLP}).json()["errors"]
         assert (error["pointer"], error["code"]) == ("/template", "not_found")
-    schedule = {"cron": "@daily", "request": {"template": made["id"], "team": NLP, **REQUEST}}
-    (error,) = by_token(bob).post("schedules", schedule).json()["errors"]
-    assert (error["pointer"], error["detail"]) == (
-        "/request/template",
-        "is of single jobs; give the members themselves",
-    )
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_an_administrator_of_the_platform_plans_a_window(cast: Cast) -> None:
         "version": 1,
         "cluster": "local",
         "pool": None,
+        "nodes": None,
         "start": body["start"],
         "end": body["end"],
         "reason": "New switches.",
@@ -193,3 +194,56 @@ def test_the_database_refuses_an_impossible_window(
     window = a_window(company.cluster, start=NOW)
     with pytest.raises(IntegrityError), transaction.atomic():
         MaintenanceWindow.objects.filter(pk=window.pk).update(**changes)
+
+
+def names_of(company: Company) -> list[str]:
+    """The names of the company's nodes, in order."""
+    return sorted(company.cluster.nodes.values_list("name", flat=True))
+
+
+def test_a_window_of_named_nodes_reaches_the_arbiter_and_the_banner(
+    cast: Cast, company: Company
+) -> None:
+    """Names are sorted, and each counts once. Planted: a window of nodes of the whole cluster."""
+    first, second = names_of(company)[:2]
+    asked = a_request(nodes=[second, first, second])
+    answer = by_token(cast.root).post(WINDOWS, asked)
+    assert (answer.status_code, answer.json()["nodes"]) == (201, [first, second])
+    made = MaintenanceWindow.objects.get()
+    assert maintenance_ahead(NOW) == (
+        Maintenance(
+            str(company.cluster.pk),
+            int(made.start.timestamp()),
+            int(made.end.timestamp()),
+            None,
+            frozenset({first, second}),
+        ),
+    )
+    assert Announcement.objects.get().text.startswith(f"Maintenance of {first}, {second} from ")
+    event = AuditEvent.objects.get(action="maintenance.planned")
+    assert event.detail["nodes"] == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"nodes": ["no-such"]}, 404, "has no node 'no-such'"),
+        ({"nodes": []}, 400, "nodes"),
+        ({"node_count": 0}, 400, "must be at least 1"),
+        ({"node_count": 99}, 400, "Name fewer of them."),
+        ({"node_count": 1, "nodes": ["a"]}, 400, "Give nodes or node_count, not both."),
+    ],
+    ids=["unknown", "none", "zero", "many", "both"],
+)
+def test_odd_nodes_are_refused(
+    cast: Cast, changes: dict[str, Any], status: int, words: str
+) -> None:
+    answer = by_token(cast.root).post(WINDOWS, a_request(**changes))
+    assert answer.status_code == status, answer.content
+    assert words in answer.content.decode()
+    assert not MaintenanceWindow.objects.exists()
+
+
+def test_a_window_has_some_nodes_or_all(company: Company) -> None:
+    with pytest.raises(IntegrityError, match="maintenance_has_some_nodes"), transaction.atomic():
+        a_window(company.cluster, nodes=[])

@@ -279,6 +279,33 @@ def test_the_password_is_asked_again_after_five_wrong_codes(
     assert (refused.status_code, refused.json()["detail"][:24]) == (401, "This sign-in has expired")
 
 
+def test_wrong_codes_count_over_several_sign_ins(
+    cast: Cast, clock: ClockAt, django_capture_on_commit_callbacks: Any
+) -> None:
+    """Four wrong codes, the right password, and four more: the person is told at the fifth.
+
+    After an hour without one the count begins anew. Planted: each right password begins it anew.
+    """
+    an_app(cast.bob, at=NOW)
+
+    def try_wrong_codes(count: int) -> None:
+        browser, _ = first_step(cast.bob)
+        with django_capture_on_commit_callbacks(execute=True):
+            for _ in range(count):
+                assert second_step(browser, "000000").status_code == 401
+
+    sources = count()
+    with patch.object(throttling, "network_of", lambda _: f"source {next(sources)}"):
+        try_wrong_codes(4)
+        assert subjects() == []
+        try_wrong_codes(4)
+        told = "Somebody who knows your password entered a wrong second factor 5 times."
+        assert subjects() == [told]
+        clock.time = NOW + timedelta(hours=2)
+        try_wrong_codes(4)
+        assert subjects() == [told]
+
+
 def test_a_recovery_code_signs_in_once(cast: Cast, django_capture_on_commit_callbacks: Any) -> None:
     """Planted: a used code that stays."""
     an_app(cast.bob, at=NOW)

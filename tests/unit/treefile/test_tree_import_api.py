@@ -583,14 +583,15 @@ def test_a_refused_quota_has_its_line_and_changes_nothing(
 
 
 @pytest.mark.usefixtures("quotas")
-def test_quotas_that_need_a_second_person_are_not_imported(cast: Cast) -> None:
+def test_quotas_that_need_a_second_person_are_not_imported_at_once(cast: Cast) -> None:
     """Planted: quotas of a file written without the guard."""
     SecondPersonPolicy.objects.create(organization=cast.organization, moved_mgpu_max=0)
-    (error,) = imported(cast, f"{QUOTAS}quota,ai-company/research,,h100,20,,,\n").json()[
-        "line_errors"
-    ]
-    assert error["line"] == 2
-    assert error["sentence"].startswith("It moves 4 GPUs, so a second person decides.")
+    before, text = gpus_of(cast), f"{QUOTAS}quota,ai-company/research,,h100,20,,,\n"
+    found = imported(cast, text).json()
+    assert (found["line_errors"], found["second_person"]) == ([], "It moves 4 GPUs")
+    answer = imported(cast, text, found["digest"])
+    assert answer.status_code == 202, answer.json()
+    assert gpus_of(cast) == before
 
 
 def test_an_export_and_an_import_are_in_the_audit_log_as_a_whole(cast: Cast) -> None:
