@@ -300,21 +300,6 @@ export function priorityClassesQuery(organization: string) {
   });
 }
 
-/** One page of the jobs list. */
-export function jobsPageQuery(filter: JobFilter, cursor: string | undefined) {
-  return queryOptions({
-    queryKey: ["jobs", "list", filter, cursor ?? null],
-    queryFn: ({ signal }) =>
-      unwrap(
-        client.GET("/api/v1/jobs", {
-          params: { query: { ...filter, limit: PAGE_LIMIT, cursor } },
-          signal,
-        }),
-        // The same address also gives CSV, as text; only when it is asked for.
-      ) as Promise<Page<Job>>,
-  });
-}
-
 /** The first `limit` jobs that match; for cards that count and quote a few. */
 export function someJobsQuery(filter: JobFilter, limit: number) {
   return queryOptions({

@@ -16,12 +16,12 @@ import { PagedCard } from "../ui/PagedCard";
 import { Empty } from "../ui/states";
 import { Time } from "../ui/Time";
 import { toastDone, toastError } from "../ui/toast";
-import { formatAmount, formatWithUnit, partsOf, POLICY_WORDS, windowText } from "./amounts";
+import { formatAmount, formatWithUnit, POLICY_WORDS, windowText } from "./amounts";
 import { BudgetDialog } from "./BudgetDialog";
+import { BudgetUse, Left } from "./BudgetUse";
 import { DefaultBudgets } from "./DefaultBudgets";
 import { UserCaps } from "./UserCaps";
 import { budgetAlertsQuery, budgetsQuery } from "./queries";
-import "./budgets.css";
 
 type Asked = { kind: "form"; budget: Budget | null } | { kind: "remove"; budget: Budget } | null;
 
@@ -182,20 +182,6 @@ function Limit({ budget }: { budget: Budget }) {
   );
 }
 
-function Left({ budget }: { budget: Budget }) {
-  const { left, room_at: roomAt } = budget.state;
-  return (
-    <>
-      <span className={left <= 0 ? "bad-text" : undefined}>{formatAmount(left, budget)}</span>
-      {left <= 0 && (
-        <span className="small dim budget-owner">
-          room by <Time at={roomAt} show="exact" />
-        </span>
-      )}
-    </>
-  );
-}
-
 function ForecastText({ budget }: { budget: Budget }) {
   const { forecast, forecast_low: low, forecast_high: high } = budget.state;
   if (forecast === null || low === null || high === null) return <span className="dim">–</span>;
@@ -206,31 +192,6 @@ function ForecastText({ budget }: { budget: Budget }) {
         {formatAmount(low, budget)} to {formatAmount(high, budget)}
       </span>
     </>
-  );
-}
-
-/** Used and on hold against the limit. Its text says the same numbers; on a phone, what is left, too. */
-function BudgetUse({ budget }: { budget: Budget }) {
-  const parts = partsOf(budget);
-  const { used, on_hold: onHold } = budget.state;
-  const text = `${formatAmount(used, budget)} used, ${formatAmount(onHold, budget)} on hold of ${formatWithUnit(budget.limit, budget)}`;
-  return (
-    <span className="budget-cell">
-      <span className="budget-bar" role="img" aria-label={text}>
-        <i className="used" style={{ width: `${parts.used}%` }} />
-        <i className="on-hold" style={{ left: `${parts.used}%`, width: `${parts.onHold}%` }} />
-        {parts.forecast && (
-          <u style={{ left: `${parts.forecast.from}%`, width: `${Math.max(0.5, parts.forecast.to - parts.forecast.from)}%` }} />
-        )}
-        <b style={{ left: `${parts.limit}%` }} />
-      </span>
-      <span className="small dim" aria-hidden>
-        {formatAmount(used, budget)} used · {formatAmount(onHold, budget)} on hold
-      </span>
-      <span className="small budget-left">
-        <Left budget={budget} /> left of {formatWithUnit(budget.limit, budget)}
-      </span>
-    </span>
   );
 }
 

@@ -5,6 +5,7 @@ import { aBudget } from "../../mock/budgets.ts";
 import { aProblem } from "../../mock/http.ts";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { formatWithUnit, partsOf, readAmount, windowText } from "./amounts";
+import { runsOutAtMs } from "./runsOut";
 
 const HOUR = 3_600_000;
 
@@ -14,6 +15,15 @@ describe("amounts", () => {
     expect(formatWithUnit(5_400_000_000, aBudget(1, { measure: "credits" }))).toBe("1.5 credits");
     expect(formatWithUnit(-5_400_000_000, aBudget(1, { measure: "money", currency: "EUR" }))).toBe("−€5.40");
     expect(windowText(aBudget(1, { window: "rolling", rolling_days: 30 }))).toBe("30 days");
+  });
+
+  // Planted: the pace since the window began, in the place of that of the forecast.
+  it("run out at the pace of the forecast, if before the window ends", () => {
+    const state = { as_of: "2026-11-20T00:00:00Z", window_end: "2026-11-30T00:00:00Z", used: 60, forecast: 110 };
+    expect(runsOutAtMs(aBudget(1, { limit: 100, state }))).toBe(Date.parse("2026-11-28T00:00:00Z"));
+    expect(runsOutAtMs(aBudget(1, { limit: 110, state }))).toBeNull();
+    expect(runsOutAtMs(aBudget(1, { limit: 60, state }))).toBeNull();
+    expect(runsOutAtMs(aBudget(1, { limit: 100, state: { ...state, forecast: null } }))).toBeNull();
   });
 
   // Planted: the length of the limit alone, so that parts beyond it are cut off.

@@ -1,6 +1,7 @@
 import { SegmentedControl, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useEffect } from "react";
 
 import { poolsQuery } from "../api/queries";
 import type { UseHistory } from "../api/types";
@@ -80,6 +81,10 @@ export function HistoryTab() {
 }
 
 function Histories({ asked }: { asked: Asked }) {
+  // What draws is on its way while the numbers are. A chart that needs it asks for it again.
+  useEffect(() => {
+    import("./drawing").catch(() => undefined);
+  }, []);
   const use = useQuery(useHistoryQuery(asked));
   const waits = useQuery(waitHistoryQuery(asked));
   const preemptions = useQuery(preemptionHistoryQuery(asked));

@@ -3,8 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState, type ReactNode } from "react";
 
-import { quotasQuery } from "../api/queries";
-import type { Entitlement, PoolEntitlement, Session, SizeStart, SizeWaits } from "../api/types";
+import type { Entitlement, PoolEntitlement, Quota, Session, SizeStart, SizeWaits } from "../api/types";
 import { lastPart } from "../jobs/words";
 import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
 import { commonScale, type QuotaUse } from "../quotas/use";
@@ -18,29 +17,44 @@ import { Fact, Facts } from "../ui/Facts";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Countdown } from "../ui/Time";
 import { DEVICE_HEADS, formatCount, formatDuration, formatGpuCount, formatGpus } from "../ui/units";
-import { myTeams } from "./MyTeams";
 import { entitlementQuery } from "./queries";
-import "./entitlement.css";
 
 /** The amounts of the reader's team in a pool, what could start now, and whom to talk to. */
-export function EntitlementCard({ session, scope }: { session: Session; scope: string | undefined }) {
-  const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));
+export function EntitlementCard({
+  session,
+  quotas,
+  isUseShown,
+}: {
+  session: Session;
+  /** The bars of my teams. */
+  quotas: readonly Quota[];
+  /** Whether the page shows the use of the team above. */
+  isUseShown: boolean;
+}) {
   const [asked, setAsked] = useState<string | null>(null);
-  const teams = [...new Set(myTeams(session, quotas.data ?? []).map(({ node }) => node))].filter((team) =>
-    may(session, "submit_jobs", team),
-  );
+  const teams = [...new Set(quotas.map(({ node }) => node))].filter((team) => may(session, "submit_jobs", team));
   const team = asked !== null && teams.includes(asked) ? asked : teams[0];
   if (team === undefined) return null;
-  return <TeamCard team={team} teams={teams} onTeam={setAsked} />;
+  return <TeamCard team={team} teams={teams} onTeam={setAsked} isUseShown={isUseShown} />;
 }
 
-function TeamCard({ team, teams, onTeam }: { team: string; teams: readonly string[]; onTeam: (team: string) => void }) {
+function TeamCard({
+  team,
+  teams,
+  onTeam,
+  isUseShown,
+}: {
+  team: string;
+  teams: readonly string[];
+  onTeam: (team: string) => void;
+  isUseShown: boolean;
+}) {
   const query = useQuery(entitlementQuery(team));
   const [asked, setAsked] = useState<string | null>(null);
   const pools = query.data?.pools ?? [];
   const pool = pools.find((each) => each.pool === asked) ?? pools.find((each) => each.guaranteed_mgpu > 0) ?? pools[0];
   return (
-    <Card label="Entitlement" tone={pool !== undefined && pool.reclaimed.jobs > 0 ? "warn" : undefined}>
+    <Card label="Entitlement" tone={!isUseShown && pool !== undefined && pool.reclaimed.jobs > 0 ? "warn" : undefined}>
       <div className="spread">
         <h2>Entitlement of {lastPart(team)}</h2>
         <div className="inline">
@@ -68,7 +82,7 @@ function TeamCard({ team, teams, onTeam }: { team: string; teams: readonly strin
         </div>
       </div>
       <QueryView query={query} loading={<Lines count={5} label="Loading the entitlement" />}>
-        {(found) => (pool === undefined ? <Empty>Your organization has no quota in any pool.</Empty> : <InPool found={found} pool={pool} />)}
+        {(found) => (pool === undefined ? <Empty>Your organization has no quota in any pool.</Empty> : <InPool found={found} pool={pool} isUseShown={isUseShown} />)}
       </QueryView>
     </Card>
   );
@@ -89,29 +103,10 @@ function barOf(pool: PoolEntitlement): QuotaUse {
   };
 }
 
-function InPool({ found, pool }: { found: Entitlement; pool: PoolEntitlement }) {
-  const use = barOf(pool);
-  const { reclaimed, device } = pool;
+function InPool({ found, pool, isUseShown }: { found: Entitlement; pool: PoolEntitlement; isUseShown: boolean }) {
   return (
     <>
-      <p className="sentence">
-        {pool.sentence}
-        {reclaimed.jobs > 0 && (
-          <>
-            {" "}
-            <b>{formatGpuCount(reclaimed.mgpu, device)}</b> of{" "}
-            {reclaimed.jobs === 1 ? "1 job" : `${formatCount(reclaimed.jobs)} jobs`} are being reclaimed
-            {reclaimed.until !== null && (
-              <>
-                , the first within <Countdown until={reclaimed.until} />
-              </>
-            )}
-            .
-          </>
-        )}
-      </p>
-      <QuotaBar use={use} scaleMgpu={commonScale([use])} />
-      <QuotaLegend />
+      {!isUseShown && <UseInPool pool={pool} />}
       <div className="entitlement">
         <div>
           <h3>What could start now</h3>
@@ -134,6 +129,33 @@ function InPool({ found, pool }: { found: Entitlement; pool: PoolEntitlement }) 
         </Link>
         <CliLine command={`tidegate entitlement ${found.team} --pool ${pool.pool}`} />
       </div>
+    </>
+  );
+}
+
+function UseInPool({ pool }: { pool: PoolEntitlement }) {
+  const use = barOf(pool);
+  const { reclaimed, device } = pool;
+  return (
+    <>
+      <p className="sentence">
+        {pool.sentence}
+        {reclaimed.jobs > 0 && (
+          <>
+            {" "}
+            <b>{formatGpuCount(reclaimed.mgpu, device)}</b> of{" "}
+            {reclaimed.jobs === 1 ? "1 job" : `${formatCount(reclaimed.jobs)} jobs`} are being reclaimed
+            {reclaimed.until !== null && (
+              <>
+                , the first within <Countdown until={reclaimed.until} />
+              </>
+            )}
+            .
+          </>
+        )}
+      </p>
+      <QuotaBar use={use} scaleMgpu={commonScale([use])} />
+      <QuotaLegend />
     </>
   );
 }

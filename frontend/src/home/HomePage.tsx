@@ -1,4 +1,5 @@
-import { useSearch } from "@tanstack/react-router";
+import { Button } from "@mantine/core";
+import { Link, useSearch } from "@tanstack/react-router";
 
 import type { Session } from "../api/types";
 import { may } from "../session/access";
@@ -6,16 +7,19 @@ import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
 import { Page } from "../ui/Page";
 import { Empty } from "../ui/states";
+import { BudgetCard } from "./BudgetCard";
 import { Costs } from "./Costs";
 import { EntitlementCard } from "./EntitlementCard";
 import { Fleet } from "./Fleet";
 import { MyJobs } from "./MyJobs";
-import { MyTeams } from "./MyTeams";
+import { MyTeams, useMyTeams } from "./MyTeams";
 import { Notices } from "./Notices";
+import { PendingRequests } from "./PendingRequests";
 import { SinceYesterday, Waste } from "./Since";
 import { TeamJobs } from "./TeamJobs";
 import { TeamsNow } from "./TeamsNow";
 import { WaitingForDecision } from "./WaitingForDecision";
+import "./home.css";
 
 type Role = Session["grants"][number]["role"];
 
@@ -30,25 +34,56 @@ export function HomePage() {
   const has = (roles: readonly Role[]) => session.grants.some(({ role }) => roles.includes(role));
   const isLead = has(LEADS) && may(session, "manage_jobs");
   const submits = may(session, "submit_jobs");
+  const teams = useMyTeams(session, scope);
+  const isOneTeam = isLead && teams.length === 1;
+  const [only] = teams;
   const hasCosts = may(session, "view_costs") && (!submits || has(ACCOUNTANTS));
   return (
     <Page
       title="Home"
       heading={`Hello, ${session.user.name || session.user.username}`}
       lead={session.user.organization?.name ?? "All organizations"}
+      actions={
+        isLead &&
+        submits && (
+          <div className="inline">
+            <Button component={Link} to="/submit">
+              Submit a job
+            </Button>
+            <Button
+              variant="default"
+              renderRoot={(props) => (
+                <Link to="/requests" search={{ ask: "guarantee", ...(isOneTeam ? { node: only?.node, pool: only?.pool } : {}) }} {...props} />
+              )}
+            >
+              Ask for more…
+            </Button>
+          </div>
+        )
+      }
     >
       <div className="rows">
         <Notices session={session} />
         {may(session, "manage_quota") && <WaitingForDecision />}
         {may(session, "manage_clusters") && <Fleet />}
-        {isLead && <TeamsNow session={session} scope={scope} />}
-        {isLead && <TeamJobs scope={scope} />}
-        {isLead && <Waste scope={scope} />}
+        {isLead && <TeamsNow teams={teams} scope={scope} />}
+        {isLead && (
+          <div className="two">
+            <div className="rows">
+              <TeamJobs scope={scope} />
+              <Waste scope={scope} />
+              <SinceYesterday scope={scope} />
+            </div>
+            <div className="rows">
+              <BudgetCard session={session} scope={scope} />
+              <PendingRequests scope={scope} />
+            </div>
+          </div>
+        )}
         {hasCosts && !submits && <Costs scope={scope} />}
-        {submits && <EntitlementCard session={session} scope={scope} />}
-        {submits && <MyJobs session={session} />}
-        {may(session, "view_tree") && <MyTeams session={session} scope={scope} />}
-        {isLead && <SinceYesterday scope={scope} />}
+        {submits && <EntitlementCard session={session} quotas={teams} isUseShown={isOneTeam} />}
+        {submits && <MyJobs session={session} hasSubmit={!isLead} />}
+        {may(session, "view_tree") && !isOneTeam && <MyTeams session={session} scope={scope} />}
         {hasCosts && submits && <Costs scope={scope} />}
         {!submits && !hasCosts && (
           <Card label="No role yet">

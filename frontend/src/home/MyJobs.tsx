@@ -15,16 +15,18 @@ const COUNTED = 200;
 const SHOWN = 8;
 
 /** The jobs of the reader that need a look. */
-export function MyJobs({ session }: { session: Session }) {
+export function MyJobs({ session, hasSubmit }: { session: Session; hasSubmit: boolean }) {
   const user = session.user.username;
   const jobs = useQuery(someJobsQuery({ user, sort: "-submitted_at" }, COUNTED));
   return (
     <Card label="My jobs">
       <div className="spread">
         <h2>My jobs</h2>
-        <Button component={Link} to="/submit" size="xs">
-          Submit a job
-        </Button>
+        {hasSubmit && (
+          <Button component={Link} to="/submit" size="xs">
+            Submit a job
+          </Button>
+        )}
       </div>
       <QueryView query={jobs} loading={<Lines count={4} label="Loading my jobs" />}>
         {({ items, next }) =>

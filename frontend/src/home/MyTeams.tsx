@@ -22,6 +22,11 @@ export function myTeams(session: Session, quotas: readonly Quota[]): Quota[] {
     .sort((a, b) => comparePaths(a.node, b.node) || (a.pool < b.pool ? -1 : 1));
 }
 
+/** The bars of my teams, as far as they are loaded. */
+export function useMyTeams(session: Session, scope: string | undefined): Quota[] {
+  return myTeams(session, useQuery(quotasQuery(scope ? { subtree: scope } : {})).data ?? []);
+}
+
 /** Use of the reader's teams against their guarantees. */
 export function MyTeams({ session, scope }: { session: Session; scope: string | undefined }) {
   const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));

@@ -2,10 +2,16 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import { someJobsQuery } from "../api/queries";
-import { JobTable } from "../jobs/JobTable";
+import type { Explanation, Job } from "../api/types";
+import { Beneficiary } from "../jobs/Beneficiary";
+import { codeWords, methodWords } from "../jobs/words";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
+import { DataTable } from "../ui/DataTable";
+import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
+import { Countdown, Time } from "../ui/Time";
+import { countUnder, DEVICE_HEADS, deviceTime, formatCount, formatDuration, formatGpuHours, headOf } from "../ui/units";
 
 const SHOWN = 5;
 
@@ -16,29 +22,195 @@ export function TeamJobs({ scope }: { scope: string | undefined }) {
   const waiting = useQuery(someJobsQuery({ state: ["queued"], sort: "submitted_at", ...below }, SHOWN));
   const notices = stopping.data?.items ?? [];
   return (
-    <Card label="Jobs of my teams" tone={notices.length > 0 ? "warn" : undefined}>
+    <>
       {notices.length > 0 && (
+        <Card label="Preemption notices" tone="warn">
+          <div className="spread">
+            <h2>Preemption notices</h2>
+            <Shown jobs={notices} hasMore={stopping.data?.next != null} />
+          </div>
+          <NoticeTable jobs={notices} />
+        </Card>
+      )}
+      <Card label="Waiting jobs">
+        <div className="spread">
+          <h2>Waiting jobs</h2>
+          <Shown jobs={waiting.data?.items ?? []} hasMore={waiting.data?.next != null} />
+        </div>
+        <QueryView query={waiting} loading={<Lines count={3} label="Loading waiting jobs" />}>
+          {({ items }) =>
+            items.length === 0 ? <Empty>No job of your teams is waiting.</Empty> : <WaitingTable jobs={items} />
+          }
+        </QueryView>
+        <div className="spread more">
+          <Link to="/jobs" search={{ state: "queued" }}>
+            All waiting jobs
+          </Link>
+          <CliLine command={`tidegate ls --state queued${scope ? ` --team ${scope}` : ""}`} />
+        </div>
+      </Card>
+    </>
+  );
+}
+
+/** How many jobs a table has, with their size where it has all of them. */
+function Shown({ jobs, hasMore }: { jobs: readonly Job[]; hasMore: boolean }) {
+  if (jobs.length === 0) return null;
+  const head = headOf(jobs);
+  const mgpu = jobs.filter(({ device }) => device === head).reduce((sum, job) => sum + job.mgpu, 0);
+  return (
+    <span className="small faint">
+      {hasMore
+        ? `the first ${formatCount(jobs.length)}`
+        : `${formatCount(jobs.length)} ${jobs.length === 1 ? "job" : "jobs"} · ${countUnder(head, mgpu, head)} ${DEVICE_HEADS[head]}`}
+    </span>
+  );
+}
+
+function NoticeTable({ jobs }: { jobs: readonly Job[] }) {
+  const head = headOf(jobs);
+  return (
+    <DataTable
+      label="Preemption notices"
+      rows={jobs}
+      rowKey={(job) => job.id}
+      columns={[
+        {
+          header: "Job",
+          isHeading: true,
+          cell: (job) => (
+            <JobName job={job}>
+              {job.user}
+              {(job.current_attempt?.borrowed_mgpu ?? 0) > 0 && " · borrowed"}
+              {job.is_requeueable ? ` · then attempt ${String(job.attempt + 1)}` : " · then it ends"}
+            </JobName>
+          ),
+        },
+        { header: DEVICE_HEADS[head], isRight: true, cell: (job) => countUnder(head, job.mgpu, job.device) },
+        {
+          header: "Reclaimed for",
+          only: "wide",
+          cell: ({ current_attempt: attempt, device }) =>
+            attempt?.made_room_for ? <Beneficiary job={attempt.made_room_for} device={device} /> : <None />,
+        },
+        {
+          header: "Last checkpoint",
+          isRight: true,
+          only: "wide",
+          cell: ({ current_attempt: attempt }) =>
+            attempt?.checkpoint_at != null ? <Time at={attempt.checkpoint_at} /> : <span className="dim">none reported</span>,
+        },
+        {
+          header: "Work at risk",
+          hint: "The work since the last checkpoint, or since the start.",
+          isRight: true,
+          only: "wide",
+          cell: (job) => <AtRisk job={job} />,
+        },
+        {
+          header: "Stops in",
+          isRight: true,
+          cell: ({ current_attempt: attempt }) =>
+            attempt?.grace_until != null ? <Countdown until={attempt.grace_until} /> : <None />,
+        },
+      ]}
+    />
+  );
+}
+
+/** What a stop at this moment would lose. */
+function AtRisk({ job: { current_attempt: attempt, mgpu, device } }: { job: Job }) {
+  const now = useNowMs();
+  const since = attempt?.checkpoint_at ?? attempt?.started_at;
+  if (since == null) return <None />;
+  const lostS = Math.max(0, Math.floor((now - Date.parse(since)) / 1000));
+  return (
+    <>
+      {formatGpuHours(mgpu * lostS)} {deviceTime(device, "h")}
+    </>
+  );
+}
+
+function WaitingTable({ jobs }: { jobs: readonly Job[] }) {
+  const head = headOf(jobs);
+  const now = useNowMs();
+  return (
+    <DataTable
+      label="Waiting jobs, the oldest first"
+      rows={jobs}
+      rowKey={(job) => job.id}
+      columns={[
+        {
+          header: "Job",
+          isHeading: true,
+          cell: (job) => (
+            <JobName job={job}>
+              {job.user} · {job.priority_class}
+            </JobName>
+          ),
+        },
+        { header: DEVICE_HEADS[head], isRight: true, cell: (job) => countUnder(head, job.mgpu, job.device) },
+        { header: "Why", only: "wide", cell: (job) => <Why job={job} /> },
+        {
+          header: "Waited",
+          isRight: true,
+          only: "wide",
+          cell: (job) => formatDuration(Math.max(0, Math.floor((now - Date.parse(job.submitted_at)) / 1000))),
+        },
+        { header: "Expected start", isRight: true, cell: (job) => <Expected estimate={job.explanation?.estimated_start ?? null} /> },
+      ]}
+    />
+  );
+}
+
+function Why({ job: { explanation, device } }: { job: Job }) {
+  if (explanation === null) return <span className="dim">not decided yet</span>;
+  const ahead = explanation.jobs_ahead;
+  return (
+    <>
+      {explanation.sentence}
+      <div className="small faint">
+        {codeWords(explanation.code, device)}
+        {ahead > 0 && ` · ${formatCount(ahead)} ${ahead === 1 ? "job" : "jobs"} ahead`}
+      </div>
+    </>
+  );
+}
+
+/** A range with its method; "unknown" rather than a guess. */
+function Expected({ estimate }: { estimate: Explanation["estimated_start"] }) {
+  if (estimate === null || (estimate.earliest === null && estimate.latest === null)) return <span className="dim">unknown</span>;
+  const { earliest, latest, method } = estimate;
+  return (
+    <>
+      {earliest !== null && (
         <>
-          <h2>Preemption notices</h2>
-          <JobTable jobs={notices} caption="Preemption notices" />
+          {latest === null && "from "}
+          <Time at={earliest} show="clock" />
         </>
       )}
-      <h2 className={notices.length > 0 ? "gap" : undefined}>Waiting jobs</h2>
-      <QueryView query={waiting} loading={<Lines count={3} label="Loading waiting jobs" />}>
-        {({ items }) =>
-          items.length === 0 ? (
-            <Empty>No job of your teams is waiting.</Empty>
-          ) : (
-            <JobTable jobs={items} caption="Waiting jobs, the oldest first" />
-          )
-        }
-      </QueryView>
-      <div className="spread more">
-        <Link to="/jobs" search={{ state: "queued" }}>
-          All waiting jobs
-        </Link>
-        <CliLine command={`tidegate ls --state queued${scope ? ` --team ${scope}` : ""}`} />
-      </div>
-    </Card>
+      {latest !== null && (
+        <>
+          {earliest === null ? "by " : " … "}
+          <Time at={latest} show="clock" />
+        </>
+      )}
+      <div className="small faint hide">{methodWords(method)}</div>
+    </>
   );
+}
+
+function JobName({ job, children }: { job: Job; children: React.ReactNode }) {
+  return (
+    <>
+      <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+        {job.name}
+      </Link>
+      <div className="small faint">{children}</div>
+    </>
+  );
+}
+
+function None() {
+  return <span className="faint">–</span>;
 }

@@ -1,24 +1,23 @@
 import { useQuery } from "@tanstack/react-query";
 
-import { quotasQuery, someJobsQuery } from "../api/queries";
-import type { Quota, Session } from "../api/types";
+import { someJobsQuery } from "../api/queries";
+import type { Quota } from "../api/types";
 import { lastPart } from "../jobs/words";
-import { quotaUse } from "../quotas/use";
+import { QuotaBar, QuotaLegend } from "../quotas/QuotaBar";
+import { commonScale, quotaUse } from "../quotas/use";
 import { Card } from "../ui/Card";
 import { Countdown } from "../ui/Time";
 import { DEVICE_WORDS, formatCount, formatGpuCount, formatGpus, type Device } from "../ui/units";
-import { myTeams } from "./MyTeams";
 
 const SHOWN = 100;
 
-/** In a sentence what my teams use, and what is reclaimed from them. */
-export function TeamsNow({ session, scope }: { session: Session; scope: string | undefined }) {
-  const quotas = useQuery(quotasQuery(scope ? { subtree: scope } : {}));
+/** In a sentence what my teams use, and what is reclaimed from them. Of a single bar the picture, too. */
+export function TeamsNow({ teams, scope }: { teams: readonly Quota[]; scope: string | undefined }) {
   const stopping = useQuery(someJobsQuery({ state: ["preempting"], ...(scope ? { team: scope } : {}) }, SHOWN));
-  const teams = myTeams(session, quotas.data ?? []);
   if (teams.length === 0) return null;
   const notices = stopping.data?.items ?? [];
   const isCut = stopping.data != null && stopping.data.next !== null;
+  const [bar, ...others] = teams.map(quotaUse);
   const devices = [...new Set(teams.map(({ device }) => device))];
   return (
     <Card label="My teams now" tone={notices.length > 0 ? "warn" : undefined}>
@@ -45,6 +44,12 @@ export function TeamsNow({ session, scope }: { session: Session; scope: string |
           </p>
         );
       })}
+      {bar !== undefined && others.length === 0 && (
+        <div className="more">
+          <QuotaBar use={bar} scaleMgpu={commonScale([bar])} />
+          <QuotaLegend />
+        </div>
+      )}
     </Card>
   );
 }

@@ -27,6 +27,7 @@ import { Beneficiary } from "./Beneficiary";
 import { JobActions } from "./JobActions";
 import { JobFiles } from "./JobFiles";
 import { JobLog } from "./JobLog";
+import { OrderCard } from "./OrderCard";
 import { Outcome } from "./Outcome";
 import { Reasons } from "./Reasons";
 import { SbatchNotes } from "./SbatchNotes";
@@ -133,6 +134,7 @@ function JobView({ job }: { job: JobDetail }) {
         <div className="rows">
           {job.array !== null && <ArrayCard id={job.array.id} index={job.array.index} />}
           <PlanCard job={job} />
+          <OrderCard job={job} />
           <JobActions job={job} />
           <CliLine command={job.state === "queued" ? `tidegate why ${job.id}` : `tidegate get ${job.id}`} />
         </div>

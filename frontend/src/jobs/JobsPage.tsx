@@ -1,10 +1,7 @@
 import { Button } from "@mantine/core";
-import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { jobsPageQuery } from "../api/queries";
-import { nextCursor } from "../api/client";
 import type { Job } from "../api/types";
 import { may } from "../session/access";
 import { useSession } from "../session/useSession";
@@ -12,37 +9,32 @@ import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { Page } from "../ui/Page";
 import { Empty, Lines, QueryView } from "../ui/states";
+import { formatCount } from "../ui/units";
 import { ArrayCard } from "./ArrayCard";
 import { BulkActions } from "./BulkActions";
 import { JobFilters } from "./JobFilters";
-import { JobTable } from "./JobTable";
+import { JobList } from "./JobTable";
 import { apiFilter, columnsOf, listCommand, NEWEST_FIRST, type JobSort } from "./search";
+import { useJobRows } from "./useJobRows";
 
 const ORDER_WORDS: Partial<Record<JobSort, string>> = { [NEWEST_FIRST]: "newest first", submitted_at: "oldest first" };
 
 function useFilters() {
   const filters = useSearch({ from: "/shell/jobs" });
   const navigate = useNavigate({ from: "/jobs" });
-  /** A changed filter or order starts again at the first page. */
   const change = (changes: Partial<typeof filters>) =>
-    void navigate({ search: (before) => ({ ...before, cursor: undefined, ...changes }), replace: true });
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   return { filters, change, navigate };
 }
 
 export function JobsPage() {
   const session = useSession();
   const { filters, change, navigate } = useFilters();
-  const { cursor, sort = NEWEST_FIRST } = filters;
+  const { sort = NEWEST_FIRST } = filters;
   const wanted = apiFilter(filters);
-  const jobs = useQuery({
-    ...jobsPageQuery({ ...wanted, sort }, cursor),
-    placeholderData: keepPreviousData,
-  });
-  const [chosen, setChosen] = useState<readonly string[]>([]);
+  const { query: jobs, onView } = useJobRows({ ...wanted, sort });
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const mayChange = may(session, "submit_jobs") || may(session, "manage_jobs");
-  const [newer, setNewer] = useState<(string | undefined)[]>([]);
-  const go = (to: string | undefined) =>
-    void navigate({ search: (before) => ({ ...before, cursor: to }) });
   const isFiltered = Object.keys(wanted).length > 0;
   return (
     <Page
@@ -73,9 +65,10 @@ export function JobsPage() {
           </Card>
         }
       >
-        {(page) => {
-          const next = nextCursor(page.next);
-          return page.items.length === 0 && cursor === undefined ? (
+        {({ parts, next }) => {
+          const rows = parts.flatMap(({ items }) => items);
+          const shown = shownOf(chosen, rows);
+          return rows.length === 0 ? (
             <Card>
               <Empty
                 cli={listCommand(filters)}
@@ -105,59 +98,27 @@ export function JobsPage() {
           ) : (
             <>
               <Card aria-busy={jobs.isPlaceholderData}>
-                {mayChange && <BulkActions chosen={shownOf(chosen, page.items)} filter={wanted} onDone={() => setChosen([])} />}
-                <JobTable
-                  jobs={page.items}
+                {mayChange && <BulkActions chosen={[...shown]} filter={wanted} onDone={() => setChosen(new Set())} />}
+                <JobList
+                  key={JSON.stringify([wanted, sort])}
+                  jobs={rows}
                   caption={`Jobs, ${ORDER_WORDS[sort] ?? "sorted"}`}
                   columns={columnsOf(filters)}
                   sort={sort}
-                  {...(mayChange ? { chosen: shownOf(chosen, page.items), onChoose: setChosen } : {})}
+                  {...(mayChange ? { chosen: shown, onChoose: setChosen } : {})}
                   onSort={(next) => change({ sort: next === NEWEST_FIRST ? undefined : next })}
+                  hasMore={next !== null}
+                  onView={onView}
                 />
+                <p className="small faint more">
+                  {next === null
+                    ? `${formatCount(rows.length)} ${rows.length === 1 ? "job" : "jobs"}`
+                    : `The first ${formatCount(rows.length)} jobs are loaded. More follow as you scroll.`}
+                </p>
               </Card>
-              <div className="spread" style={{ marginTop: 14 }}>
+              <p className="more">
                 <CliLine command={listCommand(filters)} />
-                <div className="inline">
-                  {cursor !== undefined && (
-                    <>
-                      <Button
-                        variant="default"
-                        size="xs"
-                        onClick={() => {
-                          setNewer([]);
-                          go(undefined);
-                        }}
-                      >
-                        First page
-                      </Button>
-                      {newer.length > 0 && (
-                        <Button
-                          variant="default"
-                          size="xs"
-                          onClick={() => {
-                            setNewer(newer.slice(0, -1));
-                            go(newer.at(-1));
-                          }}
-                        >
-                          Previous
-                        </Button>
-                      )}
-                    </>
-                  )}
-                  {next !== null && (
-                    <Button
-                      variant="default"
-                      size="xs"
-                      onClick={() => {
-                        setNewer([...newer, cursor]);
-                        go(next);
-                      }}
-                    >
-                      Next
-                    </Button>
-                  )}
-                </div>
-              </div>
+              </p>
             </>
           );
         }}
@@ -166,7 +127,7 @@ export function JobsPage() {
   );
 }
 
-/** The chosen jobs that the page still has: nobody changes a job that is out of sight. */
-function shownOf(chosen: readonly string[], jobs: readonly Job[]): readonly string[] {
-  return chosen.filter((id) => jobs.some((job) => job.id === id));
+/** The chosen jobs that the list still has: nobody changes a job that has left it. */
+function shownOf(chosen: ReadonlySet<string>, jobs: readonly Job[]): ReadonlySet<string> {
+  return new Set(chosen.size === 0 ? [] : jobs.flatMap(({ id }) => (chosen.has(id) ? [id] : [])));
 }

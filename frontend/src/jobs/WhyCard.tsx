@@ -8,7 +8,7 @@ import { useNowMs } from "../ui/now";
 import { Countdown, Time } from "../ui/Time";
 import { DEVICE_HEADS, deviceTime, formatDuration, formatExact, formatGpuHours, formatGpus, formatShare, type Device } from "../ui/units";
 import { LookAhead } from "./LookAhead";
-import { aroundTimeLeft, codeWords, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
+import { aroundTimeLeft, codeWords, HANDLING_WORDS, hasFuture, lastPart, methodWords, reclaimDeadline, WAITS_FOR_JOBS, withoutEstimate } from "./words";
 import "./why.css";
 
 /** Times, which the sentence tells in words. */
@@ -99,13 +99,6 @@ export function WhyCard({
     </Card>
   );
 }
-
-/** Why a job is expected to save its work. */
-const HANDLING_WORDS = {
-  reports_checkpoints: "saves: reports checkpoints",
-  has_checkpoint_path: "saves: has a checkpoint path",
-  asks_for_signal: "saves: asked for a signal",
-};
 
 function GivingBack({ explanation, device }: { explanation: Explanation; device: Device }) {
   const total = explanation.victims.reduce((sum, victim) => sum + victim.mgpu, 0);

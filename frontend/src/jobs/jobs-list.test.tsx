@@ -1,7 +1,9 @@
-import { screen, waitFor, within } from "@testing-library/react";
+import { act, fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
-import { accessibilityFaults, open } from "../test/render";
+import { theJobs } from "../../mock/jobs";
+import type { Job } from "../api/types";
+import { accessibilityFaults, open, type Override } from "../test/render";
 import { apiFilter, columnsOf, csvAddress, DEFAULT_COLUMNS, jobsSearch, listCommand, nextSort } from "./search";
 
 const SEARCH = jobsSearch({
@@ -58,8 +60,8 @@ describe("the address of the list of jobs", () => {
 });
 
 describe("the list of jobs", () => {
-  it("is sorted by the server, and starts again at the first page", async () => {
-    const { user, router, requests } = open("/jobs?cursor=abc");
+  it("is sorted by the server", async () => {
+    const { user, router, requests } = open("/jobs");
     const table = await screen.findByRole("table", { name: "Jobs, newest first" });
     expect(within(table).getByRole("columnheader", { name: /Submitted/ })).toHaveAttribute("aria-sort", "descending");
     await user.click(within(table).getByRole("button", { name: /^User/ }));
@@ -95,6 +97,80 @@ describe("the list of jobs", () => {
   it("shows a field that is set in the address", async () => {
     open("/jobs?until=2026-11-22T00:00:00Z");
     expect(await screen.findByLabelText("Submitted before")).not.toHaveValue("");
+  });
+});
+
+/** A list of this many jobs, page by page. `jobs` is what the server has and may be changed. */
+function aLongList(count: number): { jobs: Job[]; override: Override } {
+  const [model] = theJobs();
+  if (model === undefined) throw new Error("the mock has no job");
+  const jobs = Array.from({ length: count }, (_, i): Job => ({ ...model, id: `id-${String(i)}`, name: `job-${String(i)}` }));
+  const override: Override = ({ path, query }) => {
+    if (path !== "/api/v1/jobs" || query.get("limit") !== "100") return undefined;
+    const cursor = query.get("cursor");
+    const from = cursor === null ? 0 : jobs.findIndex(({ id }) => id === cursor) + 1;
+    const items = jobs.slice(from, from + 100);
+    const next = from + 100 < jobs.length ? `/api/v1/jobs?cursor=${items.at(-1)?.id ?? ""}` : null;
+    return { status: 200, body: { items, next } };
+  };
+  return { jobs, override };
+}
+
+function scrollTo(row: number): void {
+  const frame = screen.getByRole("region", { name: "Jobs, newest first" });
+  act(() => {
+    frame.scrollTop = 40 * row;
+    fireEvent.scroll(frame);
+  });
+}
+
+describe("a long list of jobs", () => {
+  const cursors = (requests: readonly { path: string; query: URLSearchParams }[]) =>
+    requests.filter(({ path, query }) => path === "/api/v1/jobs" && query.get("limit") === "100").map(({ query }) => query.get("cursor"));
+
+  // Planted: the next page is read once the last row is in view, and twice.
+  it("reads the next page as a reader nears its end, and no page twice", async () => {
+    const { requests } = open("/jobs", aLongList(250));
+    expect(await screen.findByText("The first 100 jobs are loaded. More follow as you scroll.")).toBeInTheDocument();
+    expect(cursors(requests)).toEqual([null]);
+    scrollTo(45);
+    await screen.findByText("The first 200 jobs are loaded. More follow as you scroll.");
+    scrollTo(150);
+    await screen.findByText("250 jobs");
+    expect(cursors(requests)).toEqual([null, "id-99", "id-199"]);
+    expect(screen.getByRole("table", { name: "Jobs, newest first" })).toHaveAttribute("aria-rowcount", "251");
+    expect(screen.queryByRole("button", { name: /Next|more/i })).toHaveTextContent("More filters");
+  });
+
+  // Planted: a change reads every loaded page again.
+  it("reads what is in view again after a change, and nothing else", async () => {
+    const list = aLongList(250);
+    const { requests, queryClient } = open("/jobs", list);
+    await screen.findByText(/^The first 100 jobs/);
+    scrollTo(50);
+    await screen.findByText(/^The first 200 jobs/);
+    const before = cursors(requests).length;
+    const changed = list.jobs[50];
+    if (changed !== undefined) list.jobs[50] = { ...changed, name: "renamed" };
+    list.jobs.unshift({ ...theJobs()[0], id: "id-new", name: "job-new" } as Job);
+    await act(() => queryClient.invalidateQueries({ queryKey: ["jobs"] }));
+    expect(await screen.findByRole("link", { name: "renamed" })).toBeInTheDocument();
+    expect(cursors(requests).slice(before)).toEqual([null]);
+  });
+
+  // Planted: the choice forgets what is not in view.
+  it("keeps the choice of jobs that are out of view", async () => {
+    const { user } = open("/jobs", aLongList(250));
+    await user.click(await screen.findByRole("checkbox", { name: "Choose job-0" }));
+    scrollTo(60);
+    await screen.findByText(/^The first 200 jobs/);
+    await user.click(screen.getByRole("checkbox", { name: "Choose job-60" }));
+    const group = screen.getByRole("group", { name: "Change several jobs" });
+    expect(within(group).getByText("2 jobs chosen")).toBeInTheDocument();
+    scrollTo(0);
+    expect(screen.getByRole("checkbox", { name: "Choose job-0" })).toBeChecked();
+    await user.click(screen.getByRole("checkbox", { name: "Choose all loaded jobs" }));
+    expect(within(group).getByText("200 jobs chosen")).toBeInTheDocument();
   });
 });
 

@@ -18,7 +18,7 @@ describe("saved views of the list of jobs", () => {
       sort: "-gpus",
       columns: "state,gpus",
     } as const;
-    const parameters = parametersOf({ ...search, cursor: "left out" });
+    const parameters = parametersOf(search);
     expect(parameters).toEqual({
       team: VISION,
       state: "queued,running",

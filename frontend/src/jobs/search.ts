@@ -59,7 +59,6 @@ export interface JobsSearch {
   schedule?: string;
   sort?: JobSort;
   columns?: string;
-  cursor?: string;
 }
 
 export const jobsSearch = (search: RawSearch): JobsSearch => ({
@@ -79,7 +78,6 @@ export const jobsSearch = (search: RawSearch): JobsSearch => ({
   schedule: textParam(search, "schedule"),
   sort: choiceParam(search, "sort", SORTS),
   columns: textParam(search, "columns"),
-  cursor: textParam(search, "cursor"),
 });
 
 /** The filter of an address as the API takes it; members that are not set are left out. */

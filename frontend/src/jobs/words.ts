@@ -229,6 +229,13 @@ export function methodWords(method: string): string {
   return METHOD_WORDS[method] ?? method.replaceAll("_", " ");
 }
 
+/** Why a job is expected to save its work. */
+export const HANDLING_WORDS = {
+  reports_checkpoints: "saves: reports checkpoints",
+  has_checkpoint_path: "saves: has a checkpoint path",
+  asks_for_signal: "saves: asked for a signal",
+};
+
 /** How what runs counts against the quota: the two shapes of the bars, in words. */
 export function usageClass(job: Pick<Job, "current_attempt">): "guaranteed" | "borrowed" | "partly borrowed" | null {
   const attempt = job.current_attempt;

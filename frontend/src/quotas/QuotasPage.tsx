@@ -1,4 +1,4 @@
-import { SegmentedControl, Select } from "@mantine/core";
+import { Button, SegmentedControl, Select } from "@mantine/core";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
@@ -12,13 +12,13 @@ import { Page } from "../ui/Page";
 import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Time } from "../ui/Time";
-import { DEVICE_HEADS, DEVICE_WORDS, formatDuration, formatGpuCount, formatGpus, headOf } from "../ui/units";
+import { DEVICE_HEADS, DEVICE_WORDS, formatCount, formatDuration, formatGpuCount, formatGpus, headOf } from "../ui/units";
 import { isWithin } from "../session/access";
 import { summariesQuery } from "../shares/queries";
 import { NodeDrawer } from "./NodeDrawer";
 import { QuotaDrawer } from "./QuotaDrawer";
 import { QuotaTable, WithoutQuota } from "./QuotaTable";
-import { inTreeOrder, peersOf, rootsOf } from "./tree";
+import { closedAtFirst, inTreeOrder, peersOf, rootsOf } from "./tree";
 import { formatLent, guaranteedDemand, startable, startableTogether } from "./use";
 
 const WAITING_SHOWN = 200;
@@ -96,12 +96,7 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
     queries: tops.map((top) => summariesQuery(top.node, pool)),
     combine: (answers) => new Map(answers.flatMap(({ data }) => data?.nodes ?? []).map((each) => [each.node, each])),
   });
-  const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
-  const toggle = (path: string) => {
-    const next = new Set(closed);
-    if (!next.delete(path)) next.add(path);
-    setClosed(next);
-  };
+  const [chosen, setChosen] = useState<ReadonlySet<string> | null>(null);
   const show = (node?: string) => void navigate({ search: (before) => ({ ...before, node }) });
   const close = () => show();
   return (
@@ -115,6 +110,12 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
     >
       {(unordered) => {
         const items = inTreeOrder(unordered, comparePaths);
+        const closed = chosen ?? closedAtFirst(items, node);
+        const toggle = (path: string) => {
+          const next = new Set(closed);
+          if (!next.delete(path)) next.add(path);
+          setChosen(next);
+        };
         const open = items.find((quota) => quota.node === node);
         const having = new Set(items.map((quota) => quota.node));
         const nodes = (tree.data ?? []).filter(({ path }) => scope === undefined || isWithin(path, scope));
@@ -154,6 +155,16 @@ function QuotasOfPool({ pool, scope }: { pool: string; scope?: string }) {
                   waiting={waiting.data?.items ?? []}
                 />
                 <Card>
+                  {closed.size > 0 && (
+                    <div className="spread">
+                      <span className="small faint">
+                        {formatCount(items.length)} nodes; {formatCount(closed.size)} of them are closed.
+                      </span>
+                      <Button size="compact-sm" variant="default" onClick={() => setChosen(new Set())}>
+                        Open all
+                      </Button>
+                    </div>
+                  )}
                   <QuotaTable quotas={items} summaries={summaries} archived={archived} closed={closed} onToggle={toggle} />
                 </Card>
                 <p className="sub inline" style={{ marginTop: 14 }}>

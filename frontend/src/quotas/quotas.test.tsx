@@ -10,7 +10,7 @@ import { accessibilityFaults, open, show, type Override } from "../test/render";
 import { describeChange, undoOf, undoReason } from "./changes";
 import { fieldsOf, parsePercent, readForm } from "./form";
 import { QuotaBar } from "./QuotaBar";
-import { quotaRows } from "./tree";
+import { closedAtFirst, quotaRows } from "./tree";
 import { commonScale, formatLent, guaranteedDemand, quotaUse } from "./use";
 
 const NLP = "ai-company/research/nlp";
@@ -314,6 +314,21 @@ describe("the tree", () => {
     expect(names).toContain(RESEARCH);
     expect(names).not.toContain(NLP);
     expect(rows.find(({ quota }) => quota.node === RESEARCH)).toMatchObject({ level: 1, hasChildren: true });
+  });
+
+  // Planted: every node with children is closed, the open one's department and the root, too.
+  it("is open at first, and a large one down to its second level and to the node that is shown", () => {
+    const department = (name: string) => ({ ...aQuota(`big/${name}`, 0), parent: "big" });
+    const team = (of: string, n: number) => ({ ...aQuota(`big/${of}/team-${String(n)}`, 0), parent: `big/${of}` });
+    const teams = Array.from({ length: 100 }, (_, n) => n);
+    const large = [
+      { ...aQuota("big", 0), parent: null },
+      ...["one", "two"].flatMap((name) => [department(name), ...teams.map((n) => team(name, n))]),
+    ];
+    expect(closedAtFirst(theQuotas(), undefined)).toEqual(new Set());
+    expect(closedAtFirst(large, undefined)).toEqual(new Set(["big/one", "big/two"]));
+    expect(closedAtFirst(large, "big/two/team-7")).toEqual(new Set(["big/one"]));
+    expect(quotaRows(large, closedAtFirst(large, undefined)).map(({ quota }) => quota.node)).toEqual(["big", "big/one", "big/two"]);
   });
 });
 

@@ -30,6 +30,19 @@ export function quotaRows(quotas: readonly Quota[], closed: ReadonlySet<string>)
   return rows;
 }
 
+/** A tree of more nodes than this opens with its second level closed. */
+const OPEN_MAX = 200;
+
+/** What is closed before a reader has chosen: nothing, or what is below the second level of a large tree. */
+export function closedAtFirst(quotas: readonly Quota[], shown: string | undefined): ReadonlySet<string> {
+  if (quotas.length <= OPEN_MAX) return new Set();
+  const roots = new Set(rootsOf(quotas).map(({ node }) => node));
+  const isAbove = (node: string) => shown?.startsWith(`${node}/`) ?? false;
+  return new Set(
+    quotas.flatMap(({ parent }) => (parent !== null && !roots.has(parent) && !isAbove(parent) ? [parent] : [])),
+  );
+}
+
 /** The style of a row's first cell at a level of the tree. Deep levels share one indent, so that a name has room. */
 export function indented(level: number): { paddingLeft: string } {
   return { paddingLeft: `calc(10px + min(${level} * var(--indent), var(--indent-max)))` };

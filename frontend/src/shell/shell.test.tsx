@@ -244,8 +244,8 @@ describe("the small pages", () => {
     (await screen.findAllByRole("region")).map((each) => each.getAttribute("aria-label")).filter((name) => name !== null);
 
   it.each([
-    ["platform_admin", ["Notices", "Waiting for your decision", "Fleet", "My teams now", "Jobs of my teams", "Lost work", "Entitlement", "My jobs", "GPUs of my teams", "Since yesterday", "Costs"]],
-    ["team_lead", ["Notices", "Waiting for your decision", "My teams now", "Jobs of my teams", "Lost work", "Entitlement", "My jobs", "GPUs of my teams", "Since yesterday"]],
+    ["platform_admin", ["Notices", "Waiting for your decision", "Fleet", "My teams now", "Preemption notices", "Waiting jobs", "Lost work", "Since yesterday", "Budget", "Pending requests", "Entitlement", "My jobs", "GPUs of my teams", "Costs"]],
+    ["team_lead", ["Notices", "Waiting for your decision", "My teams now", "Preemption notices", "Waiting jobs", "Lost work", "Since yesterday", "Budget", "Pending requests", "Entitlement", "My jobs"]],
     ["researcher", ["Notices", "Entitlement", "My jobs", "GPUs of my teams"]],
     ["finance", ["Notices", "Costs", "GPUs of the teams"]],
   ] as const)("home of a %s has the blocks of that role, the most pressing first", async (role, blocks) => {
@@ -285,7 +285,7 @@ describe("the small pages", () => {
     });
     open("/", { company: aCompany({ session }) });
     const now = await screen.findByRole("region", { name: "My teams now" });
-    await waitFor(() => expect(now).toHaveTextContent(/^nlp uses 0 of its 200 GPUs; 200 are lent to others\. 200 GPUs of 3 jobs are being reclaimed, the first within \d+:\d\d\.$/));
+    await waitFor(() => expect(now).toHaveTextContent(/^nlp uses 0 of its 200 GPUs; 200 are lent to others\. 200 GPUs of 3 jobs are being reclaimed, the first within \d+:\d\d\./));
     const lost = within(await screen.findByRole("table", { name: "Lost work" })).getAllByRole("row");
     expect(lost.map((row) => row.textContent)).toEqual([
       "JobWhat happenedGPU-h",

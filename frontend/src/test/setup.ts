@@ -27,6 +27,12 @@ const mediaQuery = {
   dispatchEvent: () => false,
 };
 globalThis.ResizeObserver = NoResizeObserver;
+// Heights of a list whose rows are drawn where they are in view: 20 of them.
+const [ROW_PX, FRAME_PX] = [40, 800];
+Object.defineProperties(HTMLElement.prototype, {
+  offsetHeight: { configurable: true, get: (): number => ROW_PX },
+  clientHeight: { configurable: true, get: (): number => FRAME_PX },
+});
 Object.assign(window, {
   matchMedia: (media: string) => ({ ...mediaQuery, media }),
   scrollTo: () => undefined,

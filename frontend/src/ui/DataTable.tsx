@@ -90,34 +90,19 @@ export function DataTable<Row extends RowData, Total = never>({
     sortFn: compare,
   }));
   const table = useTable({ features, columns: definitions, data: rows });
+  const headings = columns.map((column, i): Heading => {
+    const sorting = table.getColumn(String(i));
+    const sorted = sorting?.getIsSorted() ?? false;
+    return {
+      order: column.order ?? (sorted === false ? "none" : sorted === "asc" ? "ascending" : "descending"),
+      toggle: column.onOrder ?? (column.sortBy && sorting?.getToggleSortingHandler()),
+    };
+  });
   return (
     <table className={className} aria-label={label}>
       <thead className={isHeadHidden ? "visually-hidden" : undefined}>
         <tr>
-          {columns.map((column, i) => {
-            const sorting = table.getColumn(String(i));
-            const sorted = sorting?.getIsSorted() ?? false;
-            const order = column.order ?? (sorted === false ? "none" : sorted === "asc" ? "ascending" : "descending");
-            const toggle = column.onOrder ?? (column.sortBy && sorting?.getToggleSortingHandler());
-            return (
-              <th
-                key={i}
-                scope="col"
-                className={classOf(column, column.headClass)}
-                title={column.hint}
-                aria-sort={order === "none" ? undefined : order}
-              >
-                {toggle === undefined ? (
-                  column.header
-                ) : (
-                  <button type="button" className="plain" onClick={toggle}>
-                    {column.header}
-                    <span aria-hidden="true">{ORDER_SIGNS[order]}</span>
-                  </button>
-                )}
-              </th>
-            );
-          })}
+          <HeadCells columns={columns} headings={headings} />
         </tr>
       </thead>
       <tbody>
@@ -126,18 +111,7 @@ export function DataTable<Row extends RowData, Total = never>({
           .rows.slice(0, limit)
           .map(({ original: row, index }) => (
             <tr key={rowKey(row, index)} className={rowClass?.(row)} aria-current={isCurrent?.(row) || undefined}>
-              {columns.map((column, i) => (
-                // Not by the library's renderer, which takes a function for a component and mounts it anew each time.
-                <Cell
-                  key={i}
-                  isHeading={column.isHeading}
-                  className={classOf(column, column.className, column.tone?.(row))}
-                  title={column.title?.(row)}
-                  style={column.style?.(row)}
-                >
-                  {column.cell(row, index)}
-                </Cell>
-              ))}
+              <RowCells columns={columns} row={row} index={index} />
             </tr>
           ))}
       </tbody>
@@ -156,6 +130,67 @@ export function DataTable<Row extends RowData, Total = never>({
       )}
     </table>
   );
+}
+
+/** By what a head says that its column orders the rows, and how it changes that. */
+export interface Heading {
+  order: "ascending" | "descending" | "none";
+  toggle: ((event: unknown) => void) | undefined;
+}
+
+/** The heads of the columns; `headings` has one for each of them. */
+export function HeadCells<Row, Total>({
+  columns,
+  headings,
+}: {
+  columns: readonly Column<Row, Total>[];
+  headings: readonly Heading[];
+}) {
+  return columns.map((column, i) => {
+    const { order = "none", toggle } = headings[i] ?? {};
+    return (
+      <th
+        key={i}
+        scope="col"
+        className={classOf(column, column.headClass)}
+        title={column.hint}
+        aria-sort={order === "none" ? undefined : order}
+      >
+        {toggle === undefined ? (
+          column.header
+        ) : (
+          <button type="button" className="plain" onClick={toggle}>
+            {column.header}
+            <span aria-hidden="true">{ORDER_SIGNS[order]}</span>
+          </button>
+        )}
+      </th>
+    );
+  });
+}
+
+/** The cells of one row. */
+export function RowCells<Row, Total>({
+  columns,
+  row,
+  index,
+}: {
+  columns: readonly Column<Row, Total>[];
+  row: Row;
+  index: number;
+}) {
+  return columns.map((column, i) => (
+    // Not by the library's renderer, which takes a function for a component and mounts it anew each time.
+    <Cell
+      key={i}
+      isHeading={column.isHeading}
+      className={classOf(column, column.className, column.tone?.(row))}
+      title={column.title?.(row)}
+      style={column.style?.(row)}
+    >
+      {column.cell(row, index)}
+    </Cell>
+  ));
 }
 
 function classOf<Row, Total>({ isRight, only }: Column<Row, Total>, ...more: (string | undefined)[]): string | undefined {

@@ -8,8 +8,8 @@ from connectors.slurm import trust
 from connectors.slurm.accounts import open_account
 from connectors.slurm.connector import check_slurm_options, open_slurm, open_slurm_logs
 from connectors.slurm.entitlements import control_entitlements
-from connectors.slurm.metrics import open_metrics
 from connectors.slurm.job_files import open_slurm_files
+from connectors.slurm.metrics import open_metrics
 from connectors.slurm.natives import control_natives
 from connectors.slurm.node_control import cannot_change_nodes, control_nodes
 from connectors.slurm.options import SlurmOptions, runs_images
