@@ -115,6 +115,8 @@ PARENTS: Mapping[str, Parent] = {
     "jobs_heldsubmission": _by("job"),
     "jobs_extension": _by("attempt"),
     "jobs_attempt": _by("job"),
+    "jobs_attemptmetrics": _by("attempt"),
+    "jobs_metricpoint": _by("attempt"),
     "jobs_jobevent": _by("job"),
     "jobs_jobreason": _by("job"),
     "jobs_startexpectation": _by("job"),

@@ -13,8 +13,9 @@ from django.db import ProgrammingError, connection, transaction
 from builders.api_callers import by_token
 from builders.cast import a_cast
 from builders.job_builders import a_job
-from builders.portal_builders import a_company, a_user
+from builders.portal_builders import a_company, a_user, an_actor
 from builders.row_security import keys_hidden_from, keys_seen, limited_tables
+from chargeback.capacity import capacity_scope
 from jobs.arbitration.snapshots import one_instant
 from jobs.models import Job
 from portal.row_policies import OPEN, PARENTS, missing_policies, policies
@@ -188,3 +189,12 @@ def test_limits_follow_each_other() -> None:
         limit_to([second])
         assert rows_now() == frozenset({second})
     assert rows_now() is None
+
+
+def test_a_pool_that_others_use_stays_withheld_from_a_limited_reader() -> None:
+    """Planted: the quotas of others are hidden, so the pool looks like one's own."""
+    company, rival = a_company("ai-company"), a_company("rival")
+    finance = an_actor(company.organization, Role.FINANCE)
+    assert company.pool == rival.pool
+    with limited_rows(frozenset({company.organization.pk})):
+        assert capacity_scope(finance, [company.pool.pk]).pools == []

@@ -1995,6 +1995,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job_id}/logs/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search the log of a job
+         * @description Finds lines with a literal text. A page reads at most 16 MiB of the log, so that a page without matches may have a next one. With `since` or `until`, lines of unknown time are left out. Parts of 1 MiB of a longer line count as lines.
+         */
+        get: operations["search_job_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job_id}/metrics": {
         parameters: {
             query?: never;
@@ -9202,6 +9222,32 @@ export interface components {
             lender: string;
             mgpu: number;
             within: string;
+        };
+        /** @description A line of a log with the text of a search. */
+        LogMatch: {
+            /**
+             * Format: date-time
+             * @description When the line was written; null: unknown
+             */
+            at: string | null;
+            /** @description First byte of the line in its stream */
+            offset: number;
+            rank: number;
+            stream: components["schemas"]["LogStreamEnum"];
+            /** @description At most 500 characters of the line, around the first match */
+            text: string;
+        };
+        /** @description A page of the lines that a search found, in the order of ranks, streams and offsets. */
+        LogSearch: {
+            attempt: number;
+            items: components["schemas"]["LogMatch"][];
+            /** @description Address of the next page, which a page without matches may have too */
+            next: string | null;
+            ranks: number;
+            /** @description Bytes that this page read */
+            scanned_bytes: number;
+            /** @description Matching lines that were left out because their time is unknown */
+            untimed: number;
         };
         /** @description One stream of a rank. */
         LogStream: {
@@ -21654,6 +21700,94 @@ export interface operations {
                 content: {
                     "application/zip": string;
                     "text/plain": string;
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    search_job_log: {
+        parameters: {
+            query: {
+                /** @description Default: the latest */
+                attempt?: number;
+                /** @description Whether upper and lower case differ */
+                case?: boolean;
+                /** @description Opaque position, from `next` of the previous page */
+                cursor?: string;
+                /** @description Items per page, 1 to 500. Default: 50 */
+                limit?: number;
+                /** @description Text of one line */
+                q: string;
+                /** @description Default: all ranks */
+                rank?: number;
+                /** @description Only lines written from this time on */
+                since?: string;
+                /** @description Default: both */
+                stream?: "stderr" | "stdout";
+                /** @description Only lines written until this time */
+                until?: string;
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogSearch"];
                 };
             };
             400: {

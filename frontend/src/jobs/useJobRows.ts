@@ -42,7 +42,10 @@ export function useJobRows(filter: JobFilter) {
 }
 
 function readPage(filter: JobFilter, cursor: string | undefined, signal: AbortSignal): Promise<JobsPage> {
-  return unwrap(client.GET("/api/v1/jobs", { params: { query: { ...filter, limit: ROWS_READ, cursor } }, signal }));
+  // The same address also gives CSV, as text; only when it is asked for.
+  return unwrap(
+    client.GET("/api/v1/jobs", { params: { query: { ...filter, limit: ROWS_READ, cursor } }, signal }),
+  ) as Promise<JobsPage>;
 }
 
 /** The list with its old parts in view read again, and with the next page where the view is near the end. */
