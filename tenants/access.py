@@ -99,22 +99,17 @@ class Actor:
         """
         if any(path == PLATFORM for _, path in self.grants):
             return
-        own = self.organization_path
+        own = self.user.organization
+        seen = set() if own is None or not self.user.is_active else {own.pk}
         foreign = {
             path.partition("/")[0]
             for _, path in self.grants
-            if own is None or not path.startswith(own)
+            if own is None or not path.startswith(own.path)
         }
-        limit_to(
-            [
-                *([] if own is None else [self.user.organization_id]),
-                *(
-                    Node.objects.filter(parent=None, slug__in=foreign).values_list("pk", flat=True)
-                    if foreign
-                    else ()
-                ),
-            ]
-        )
+        if foreign:
+            organizations = Node.objects.filter(parent=None, slug__in=foreign)
+            seen.update(organizations.values_list("pk", flat=True))
+        limit_to(seen)
 
     @property
     def is_platform_admin(self) -> bool:

@@ -26,7 +26,7 @@ from psycopg import sql
 
 from embedded.errors import LauncherError
 from embedded.ports import HOST
-from webapi.row_access import TENANT_ROLE
+from primitives.database_roles import TENANT_ROLE
 
 SUPERUSER = "postgres"
 OWNER = "tidegate_owner"

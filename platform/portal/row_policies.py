@@ -22,7 +22,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model
 
-from webapi.row_access import TENANT_ROLE
+from primitives.database_roles import TENANT_ROLE
 
 _ALL_ROWS = "all_rows"
 _OF_TENANT = "rows_of_tenant"
@@ -219,7 +219,7 @@ def _conditions(model: type[Model], parent: Parent) -> tuple[str, str]:
 def _leads(field: Field[Any, Any]) -> str:
     """Return the condition that a field leads to a visible row."""
     if field.name == _ORGANIZATION:
-        return _of_organization(field.column)
+        return _of_organization(str(field.column))
     parent = field.related_model._meta  # type: ignore[union-attr]
     own = f'"{field.model._meta.db_table}".{_quoted(field)}'
     found = f'p WHERE p."{parent.pk.column}" = {own}'

@@ -12,7 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import OperationalError
 
 from portal.row_policies import missing_policies
-from webapi.row_access import TENANT_ROLE
+from primitives.database_roles import TENANT_ROLE
 
 CLOCK_SKEW_MAX_S = 2.0
 DATABASE_WAIT_S = 30

@@ -16,10 +16,6 @@ from uuid import UUID
 
 Part = TypeVar("Part")
 
-#: The role of statements that see the rows of some organizations only. Nobody logs in as it, and
-#: the role of the application may take it.
-TENANT_ROLE = "tidegate_tenant"
-
 #: Ids of organizations; None is all rows.
 Rows = frozenset[UUID] | None
 
@@ -52,8 +48,8 @@ def limited_rows(rows: Rows) -> Iterator[None]:
 def all_rows() -> Iterator[None]:
     """Read and write the rows of all organizations inside of the context.
 
-    Use it where an answer depends on every organization, such as what starts next on a shared
-    cluster, and where the caller then shows no more than the reader may see.
+    Some answers depend on every organization, such as what starts next on a shared cluster. The
+    caller then shows no more than the reader may see.
     """
     with limited_rows(None):
         yield

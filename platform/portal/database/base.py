@@ -16,7 +16,8 @@ from django.db.backends.postgresql import base
 from psycopg.pq import TransactionStatus
 
 from portal.database.pool import Connection, Pool
-from webapi.row_access import TENANT_ROLE, Rows, rows_now
+from primitives.database_roles import TENANT_ROLE
+from webapi.row_access import Rows, rows_now
 
 _creating = Lock()
 #: Stands for what a server was told last, where a rollback may have taken it back.
@@ -53,7 +54,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _cursor(self, name: str | None = None) -> Any:
         """Return a cursor whose statements see the rows of this moment."""
-        made = super()._cursor(name)
+        made = super()._cursor(name)  # type: ignore[misc]
         self._limit(rows_now())
         return made
 
@@ -74,19 +75,19 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """Tell the server about the rows before a transaction, whose first statement may be SET."""
         if not autocommit:
             self._limit(rows_now())
-        super()._set_autocommit(autocommit)
+        super()._set_autocommit(autocommit)  # type: ignore[misc]
 
     def _close(self) -> None:
         if self.connection.info.transaction_status != TransactionStatus.IDLE:
             self._forget_rows()
-        super()._close()
+        super()._close()  # type: ignore[misc]
 
     def _rollback(self) -> None:
-        super()._rollback()
+        super()._rollback()  # type: ignore[misc]
         self._forget_rows()
 
     def _savepoint_rollback(self, sid: str) -> None:
-        super()._savepoint_rollback(sid)
+        super()._savepoint_rollback(sid)  # type: ignore[misc]
         self._forget_rows()
 
     def _forget_rows(self) -> None:
