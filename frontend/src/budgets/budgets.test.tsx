@@ -17,7 +17,7 @@ describe("amounts", () => {
     expect(windowText(aBudget(1, { window: "rolling", rolling_days: 30 }))).toBe("30 days");
   });
 
-  // Planted: the pace since the window began, in the place of that of the forecast.
+  // Against: the pace since the window began, in the place of that of the forecast.
   it("run out at the pace of the forecast, if before the window ends", () => {
     const state = { as_of: "2026-11-20T00:00:00Z", window_end: "2026-11-30T00:00:00Z", used: 60, forecast: 110 };
     expect(runsOutAtMs(aBudget(1, { limit: 100, state }))).toBe(Date.parse("2026-11-28T00:00:00Z"));

@@ -36,7 +36,7 @@ describe("home of a lead", () => {
     expect(await accessibilityFaults(container)).toEqual([]);
   });
 
-  // Planted: the work at risk is counted from the start where a checkpoint was reported.
+  // Against: the work at risk is counted from the start where a checkpoint was reported.
   it("says of a job on notice for whom it stops, and how much work is at risk", async () => {
     const now = Date.now();
     const ago = (minutes: number) => new Date(now - 60_000 * minutes).toISOString();

@@ -128,7 +128,7 @@ describe("a long list of jobs", () => {
   const cursors = (requests: readonly { path: string; query: URLSearchParams }[]) =>
     requests.filter(({ path, query }) => path === "/api/v1/jobs" && query.get("limit") === "100").map(({ query }) => query.get("cursor"));
 
-  // Planted: the next page is read once the last row is in view, and twice.
+  // Against: the next page is read once the last row is in view, and twice.
   it("reads the next page as a reader nears its end, and no page twice", async () => {
     const { requests } = open("/jobs", aLongList(250));
     expect(await screen.findByText("The first 100 jobs are loaded. More follow as you scroll.")).toBeInTheDocument();
@@ -142,7 +142,7 @@ describe("a long list of jobs", () => {
     expect(screen.queryByRole("button", { name: /Next|more/i })).toHaveTextContent("More filters");
   });
 
-  // Planted: a change reads every loaded page again.
+  // Against: a change reads every loaded page again.
   it("reads what is in view again after a change, and nothing else", async () => {
     const list = aLongList(250);
     const { requests, queryClient } = open("/jobs", list);
@@ -158,7 +158,7 @@ describe("a long list of jobs", () => {
     expect(cursors(requests).slice(before)).toEqual([null]);
   });
 
-  // Planted: the choice forgets what is not in view.
+  // Against: the choice forgets what is not in view.
   it("keeps the choice of jobs that are out of view", async () => {
     const { user } = open("/jobs", aLongList(250));
     await user.click(await screen.findByRole("checkbox", { name: "Choose job-0" }));

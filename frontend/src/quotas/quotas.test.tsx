@@ -316,7 +316,7 @@ describe("the tree", () => {
     expect(rows.find(({ quota }) => quota.node === RESEARCH)).toMatchObject({ level: 1, hasChildren: true });
   });
 
-  // Planted: every node with children is closed, the open one's department and the root, too.
+  // Against: every node with children is closed, the open one's department and the root, too.
   it("is open at first, and a large one down to its second level and to the node that is shown", () => {
     const department = (name: string) => ({ ...aQuota(`big/${name}`, 0), parent: "big" });
     const team = (of: string, n: number) => ({ ...aQuota(`big/${of}/team-${String(n)}`, 0), parent: `big/${of}` });

@@ -33,7 +33,7 @@ function scrollTo(row: number): void {
 const shown = () => screen.getAllByRole("rowheader").map((cell) => cell.textContent);
 
 describe("a list of any length", () => {
-  // Planted: all rows in the document.
+  // Against: all rows in the document.
   it("has the rows in view and some around them, and says which row each is", async () => {
     const { container, views } = show(names(0, 100_000));
     expect(shown().slice(0, 2)).toEqual(["row-0", "row-1"]);
@@ -56,7 +56,7 @@ describe("a list of any length", () => {
     expect(screen.getByRole("table")).toHaveAttribute("aria-rowcount", "121");
   });
 
-  // Planted: only the rows in view; the row with the focus is unmounted, and the page loses the focus.
+  // Against: only the rows in view; the row with the focus is unmounted, and the page loses the focus.
   it("keeps the row that has the focus", () => {
     show(names(0, 10_000));
     screen.getByRole("link", { name: "row-3" }).focus();
