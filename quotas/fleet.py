@@ -20,6 +20,7 @@ from quotas.models import Quota
 from tenants.access import PLATFORM, Actor, require_platform_admin
 from tenants.models import NodeKind
 from tenants.roles import Permission
+from webapi.row_access import all_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +84,20 @@ def outside_use(actor: Actor, cluster: Cluster) -> dict[str, Any]:
 
 
 def pool_rows(actor: Actor, pools: Sequence[Pool], *, now: datetime) -> list[PoolRow]:
-    """Return `pools` with capacity, and whether guarantees exceed it. Five queries."""
+    """Return `pools` with capacity, and whether guarantees exceed it. Five queries.
+
+    The guarantees of all organizations count.
+    """
     prefetch_related_objects(pools, "aliases")
     capacity = healthy_capacity_mgpu(pools)
     as_of = stale_capacity(pools, before=now - timedelta(seconds=settings.STALE_AFTER_S))
     features = features_of(pools)
-    guaranteed = dict(
-        Quota.objects.filter(node__kind=NodeKind.ORGANIZATION, pool__in=pools)
-        .values_list("pool_id")
-        .annotate(Sum("guaranteed_mgpu"))
-    )
+    with all_rows():
+        guaranteed = dict(
+            Quota.objects.filter(node__kind=NodeKind.ORGANIZATION, pool__in=pools)
+            .values_list("pool_id")
+            .annotate(Sum("guaranteed_mgpu"))
+        )
     return [
         PoolRow(
             pool=pool,

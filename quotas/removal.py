@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.db import connection
 
 from tenants.models import Node
+from webapi.row_access import all_rows
 
 
+@all_rows()
 def remove_quotas(node: Node) -> None:
     """Delete the quotas of a deleted node with their history, and an organization's rules.
 

@@ -21,7 +21,7 @@ from tenants.models import (
     User,
 )
 from tenants.roles import PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role, Scope
-from webapi.row_access import limit_to
+from webapi.row_access import all_rows, limit_to
 from webapi.statements import columns, prepared_cursor, taken
 
 Row = TypeVar("Row", bound=Model)
@@ -93,23 +93,13 @@ class Actor:
         return path.startswith(self.prefixes(permission))
 
     def limit_rows(self) -> None:
-        """Limit what the request reads and writes from here on to the actor's organizations.
+        """Limit what the request reads and writes from here on to the actor's organization.
 
-        A role on the whole platform gives all rows.
+        Accounts of the installation have none, and are not limited. An account of an organization
+        has roles inside of it only.
         """
-        if any(path == PLATFORM for _, path in self.grants):
-            return
-        own = self.user.organization
-        seen = set() if own is None or not self.user.is_active else {own.pk}
-        foreign = {
-            path.partition("/")[0]
-            for _, path in self.grants
-            if own is None or not path.startswith(own.path)
-        }
-        if foreign:
-            organizations = Node.objects.filter(parent=None, slug__in=foreign)
-            seen.update(organizations.values_list("pk", flat=True))
-        limit_to(seen)
+        if self.user.organization_id is not None:
+            limit_to([self.user.organization_id])
 
     @property
     def is_platform_admin(self) -> bool:
@@ -126,6 +116,7 @@ def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(outer)
 
 
+@all_rows()
 def actor_of(
     user: User, scopes: Iterable[str] | None = None, *, token: AccessToken | None = None
 ) -> Actor:

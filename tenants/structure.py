@@ -26,6 +26,7 @@ from tenants.audit_trail import record_act
 from tenants.models import FormerArchiving, FormerPlace, Node, NodeKind
 from tenants.names import check_slug, clean_name
 from tenants.roles import Permission
+from webapi.row_access import all_rows
 
 #: Number of levels below the organization.
 DEPTH_MAX = 12
@@ -208,8 +209,11 @@ def restore_node(*, actor: Actor, node_id: UUID, now: datetime) -> Node:
     return Node.objects.get(pk=node.pk)
 
 
+@all_rows()
 def remove_node(node: Node) -> None:
     """Delete the row of a node, with its former places and archivings.
+
+    Without the row of the node, row-level security would hide the others.
 
     The database checks at the end of the transaction that no other row refers to it.
     """

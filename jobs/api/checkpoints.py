@@ -19,6 +19,7 @@ from jobs.actions.checkpoints import (
     record_checkpoint,
     report_checkpoint,
 )
+from jobs.models import Job
 from primitives.clock import SystemClock
 from primitives.errors import Forbidden, Unauthenticated
 from tenants.api.authentication import (
@@ -27,6 +28,7 @@ from tenants.api.authentication import (
     actor_from,
 )
 from webapi.paging import refuse_unknown_parameters
+from webapi.row_access import limit_to
 from webapi.serializers import StrictSerializer, UtcTimeField, WholeNumberField, answers
 
 
@@ -74,6 +76,8 @@ class AttemptAuthentication(BaseAuthentication):
         number = attempt_of_token(token, request.parser_context["kwargs"]["job_id"])
         if number is None:
             raise Unauthenticated("This is not the checkpoint token of an attempt of this job.")
+        job = Job.objects.filter(pk=request.parser_context["kwargs"]["job_id"])
+        limit_to(job.values_list("organization", flat=True))
         attempt = RunningAttempt(number)
         return attempt, attempt
 

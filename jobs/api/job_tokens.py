@@ -8,7 +8,11 @@ from rest_framework.request import Request
 from jobs.actions.job_tokens import TOKEN_PREFIX, actor_by_job_token
 from primitives.errors import Unauthenticated
 from tenants.access import Actor
-from tenants.api.authentication import BrowserSessionAuthentication, TokenAuthentication
+from tenants.api.authentication import (
+    BrowserSessionAuthentication,
+    TokenAuthentication,
+    limit_rows,
+)
 from tenants.models import User
 
 
@@ -29,7 +33,7 @@ class JobTokenAuthentication(BaseAuthentication):
         actor = actor_by_job_token(token.strip())
         if actor is None:
             raise Unauthenticated("This is not the token of a running job.")
-        actor.limit_rows()
+        limit_rows(request, actor)
         return actor.user, actor
 
     def authenticate_header(self, request: Request) -> str:

@@ -22,6 +22,7 @@ from quotas.models import PriorityClass
 from quotas.time_limits import Bound
 from quotas.user_caps import Cap, caps_of
 from tenants.models import Node, User
+from webapi.row_access import all_rows
 from webapi.statements import prepared_cursor
 
 
@@ -72,8 +73,12 @@ class Offer:
         return tuple(TreeNode(path, _parent(path)) for path in sorted(paths))
 
 
+@all_rows()
 def offer_to(team: Node, user: User) -> Offer:
-    """Return the offer of this moment. One statement."""
+    """Return the offer of this moment. One statement.
+
+    What other organizations never lend counts, too.
+    """
     with prepared_cursor() as cursor:
         cursor.execute(
             _STATEMENT,

@@ -17,6 +17,7 @@ from quotas.queries import quota_snapshot
 from simulator.look_ahead import Loss
 from simulator.what_if import what_if
 from tenants.models import Node, NodeKind
+from webapi.row_access import all_rows
 
 #: How far the look-ahead goes after the write begins, in seconds.
 HORIZON_S = 3_600
@@ -61,7 +62,8 @@ class WriteLookAhead:
         Raises TooManyRequests while another write is checked.
         """
         snapshot, policy = self._before.snapshot, self._before.policy
-        tree = quota_snapshot()
+        with all_rows():
+            tree = quota_snapshot()
         after = replace(
             snapshot,
             nodes=tree.nodes,

@@ -16,6 +16,7 @@ from notices.mail_queue import StoredNotice, plan_mails
 from notices.models import LINK_LENGTH_MAX, SENTENCE_LENGTH_MAX, Notice, NoticeEvent
 from notices.preferences import choices_of, is_chosen
 from notices.webhook_queue import WebhookEvent, plan_webhooks
+from webapi.row_access import all_rows
 
 #: The most notices that one statement stores.
 _BATCH = 1_000
@@ -55,10 +56,12 @@ def for_webhooks(notice: NewNotice, node_path: str) -> NewNotice:
     return replace(notice, user_id=None, node_path=node_path)
 
 
+@all_rows()
 def give_notices(notices: Iterable[NewNotice]) -> int:
     """Store the notices that their persons do not have yet; return how many. Hints open pages.
 
-    Must run in the transaction of the cause. A longer sentence than 500 characters is cut. The
+    Persons may be of any organization or, as administrators of the platform, of none. Must run in
+    the transaction of the cause. A longer sentence than 500 characters is cut. The
     choices of the persons decide whether a new notice is shown in the portal, and mailed.
     """
     # In one order, so that two transactions never wait for each other's keys.

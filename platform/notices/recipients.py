@@ -10,6 +10,7 @@ from django.db.models import Q
 from live.publishing import prefixes_of
 from tenants.models import GRANT_IN_FORCE, RoleGrant, User, UserKind
 from tenants.roles import PERMISSIONS, Permission, Role
+from webapi.row_access import all_rows
 
 #: The most people who are told of one event.
 RECIPIENTS_MAX = 100
@@ -55,6 +56,7 @@ def _nearest(people: Mapping[str, list[UUID]], path: str) -> list[UUID]:
     return next(found, [])
 
 
+@all_rows()
 def platform_administrators() -> list[UUID]:
     """Return the active administrators of the installation, at most 100."""
     grants = RoleGrant.objects.filter(

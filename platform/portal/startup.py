@@ -41,12 +41,19 @@ def refuse_unsafe_start() -> None:
                                      AND pg_has_role(c.relowner, 'USAGE')),
                            (SELECT pg_has_role(t.oid, 'SET') AND NOT pg_has_role(t.oid, 'USAGE')
                             FROM pg_roles t WHERE t.rolname = %s),
+                           (SELECT string_agg(c.relname, ', ')
+                            FROM pg_class c JOIN pg_roles t ON t.rolname = %s
+                            WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'
+                              AND has_table_privilege(c.oid, 'SELECT')
+                              AND NOT has_table_privilege(t.oid, c.oid, 'SELECT')),
                            extract(epoch FROM clock_timestamp())
                     FROM pg_roles WHERE rolname = current_user
                     """,
-                    [TENANT_ROLE],
+                    [TENANT_ROLE, TENANT_ROLE],
                 )
-                user, is_strong, owns_tables, takes_tenant, their_time = cursor.fetchone()
+                user, is_strong, owns_tables, takes_tenant, unreadable, their_time = (
+                    cursor.fetchone()
+                )
             break
         except (OperationalError, psycopg.OperationalError) as error:
             if time.monotonic() > deadline:
@@ -79,6 +86,12 @@ def refuse_unsafe_start() -> None:
         raise UnsafeStart(
             f"{len(unlimited)} tables lack the row-level security of this version, the first is "
             f"{unlimited[0]}. Run `TIDEGATE_RUN_AS=owner python manage.py migrate`."
+        )
+    if unreadable:
+        raise UnsafeStart(
+            f"The role {TENANT_ROLE} may not read what {user!r} may: {unreadable[:200]}. Grant "
+            "rights on tables to that user itself, and run `TIDEGATE_RUN_AS=owner python "
+            "manage.py migrate`, which copies them."
         )
     skew_s = abs(time.time() - float(their_time))
     if skew_s > CLOCK_SKEW_MAX_S:

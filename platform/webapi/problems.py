@@ -160,7 +160,11 @@ def _describe(error: Exception) -> tuple[dict[str, Any] | None, dict[str, str]]:
             ),
             headers,
         )
-    if isinstance(error, ProgrammingError) and isinstance(error.__cause__, InsufficientPrivilege):
+    if (
+        isinstance(error, ProgrammingError)
+        and isinstance(error.__cause__, InsufficientPrivilege)
+        and "row-level security" in str(error)
+    ):
         log.error("row-level security refused what our own check let through", exc_info=error)
         return (
             problem(

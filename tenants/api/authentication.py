@@ -7,6 +7,7 @@ from typing import cast
 from django.contrib.auth import get_user
 from django.http import HttpRequest, HttpResponse
 from rest_framework.authentication import BaseAuthentication, CSRFCheck
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 
 from primitives.clock import SystemClock
@@ -35,7 +36,7 @@ class TokenAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer":
             return None
         actor = actor_by_token(secret.strip(), now=SystemClock().now())
-        actor.limit_rows()
+        limit_rows(request, actor)
         return actor.user, actor
 
     def authenticate_header(self, request: Request) -> str:
@@ -64,8 +65,19 @@ class BrowserSessionAuthentication(BaseAuthentication):
             refuse_missing_factor(user, session)
         session.note_use(address=request.META.get("REMOTE_ADDR", ""), now=SystemClock().now())
         actor = actor_of(user)
-        actor.limit_rows()
+        limit_rows(request, actor)
         return user, actor
+
+
+def limit_rows(request: Request, actor: Actor) -> None:
+    """Limit the request to the rows of the actor's organization.
+
+    A view for strangers is not limited: it looks for people and identity providers of any
+    organization, whoever is signed in.
+    """
+    view = request.parser_context.get("view")
+    if AllowAny not in getattr(view, "permission_classes", ()):
+        actor.limit_rows()
 
 
 def _no_response(request: HttpRequest) -> HttpResponse:

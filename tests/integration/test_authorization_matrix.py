@@ -1058,7 +1058,7 @@ def test_rows_of_others_stay_hidden_when_no_filter_of_the_portal_works(
     """The second wall: the administrator of the rival organization asks for everything.
 
     Without the limit of rows the same requests do leak, so the filters are off indeed. Planted: a
-    request that is not limited, a policy for reading and one for writing that are always true.
+    request that is not limited.
     """
     hidden = keys_hidden_from(world.cast.charlie.organization_id)
     with monkeypatch.context() as patch:

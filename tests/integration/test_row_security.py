@@ -8,20 +8,22 @@ import psycopg
 import pytest
 from django.apps import apps
 from django.core.management.base import CommandError
-from django.db import ProgrammingError, connection, transaction
+from django.db import IntegrityError, ProgrammingError, connection, transaction
 
-from builders.api_callers import by_token
+from builders.api_callers import a_token, by_token
 from builders.cast import a_cast
 from builders.job_builders import a_job
-from builders.portal_builders import a_company, a_user, an_actor
+from builders.portal_builders import NOW, a_company, a_user, an_actor
 from builders.row_security import keys_hidden_from, keys_seen, limited_tables
 from chargeback.capacity import capacity_scope
 from jobs.arbitration.snapshots import one_instant
-from jobs.models import Job
+from jobs.models import Dependency, Job
 from portal.row_policies import OPEN, PARENTS, missing_policies, policies
 from portal.startup import UnsafeStart, refuse_unsafe_start
+from quotas.fleet import pool_rows
+from quotas.models import Quota
 from tenants.access import actor_of
-from tenants.models import Node, User
+from tenants.models import AccessToken, Node, RoleGrant, User
 from tenants.roles import Role
 from webapi.row_access import all_rows, keeping_rows, limit_to, limited_rows, rows_now
 
@@ -82,18 +84,64 @@ def test_a_row_of_another_organization_is_neither_written_nor_taken_over() -> No
 def test_a_rollback_takes_no_limit_back() -> None:
     """Planted: the connection goes on to believe what the server forgot in a rollback."""
     company, rival = a_company("ai-company"), a_company("rival")
-    own = frozenset({company.organization.pk})
-    with limited_rows(own):
+    with all_rows():
         with transaction.atomic():
-            with all_rows():
-                assert Node.objects.filter(slug="rival").exists()
+            limit_to([company.organization.pk])
+            assert not Node.objects.filter(slug="rival").exists()
             transaction.set_rollback(True)
         assert not Node.objects.filter(slug="rival").exists()
-    with transaction.atomic():
-        with limited_rows(own):
-            assert not Node.objects.filter(slug="rival").exists()
-        transaction.set_rollback(True)
     assert Node.objects.filter(pk=rival.organization.pk).exists()
+
+
+def test_a_cursor_shows_the_rows_of_the_moment_of_its_statement() -> None:
+    """Planted: the server is told when a cursor is made."""
+    company = a_company("ai-company")
+    a_company("rival")
+    count = "SELECT COUNT(*) FROM tenants_node WHERE parent_id IS NULL"
+    with limited_rows(frozenset({company.organization.pk})), connection.cursor() as cursor:
+        with all_rows():
+            assert Node.objects.filter(parent=None).count() == 2
+        cursor.execute(count)
+        assert cursor.fetchone() == (1,)
+
+
+def test_the_laws_of_the_database_count_what_is_hidden() -> None:
+    """Planted: triggers run with the rights of the limited role, and compare with nothing."""
+    company, rival = a_company("ai-company"), a_company("rival")
+    job = a_job(company, a_user(company.organization))
+    foreign = a_job(rival, a_user(rival.organization))
+    with limited_rows(frozenset({company.organization.pk})):
+        with pytest.raises(IntegrityError, match="belong to one"), transaction.atomic():
+            Job.objects.filter(pk=job.pk).update(team=rival.nlp)
+        with pytest.raises(IntegrityError, match="its own organization"), transaction.atomic():
+            Dependency.objects.create(job=job, predecessor=foreign, condition="ended")
+
+
+def test_tokens_and_roles_of_an_account_of_the_installation_are_its_own() -> None:
+    """Planted: who may read the name of a user may read and write all rows below it."""
+    company = a_company("ai-company")
+    root = a_cast(company).root
+    token, _ = a_token(root)
+    with limited_rows(frozenset({company.organization.pk})):
+        assert User.objects.filter(pk=root.pk).exists()
+        assert not AccessToken.objects.filter(user=root).exists()
+        assert not RoleGrant.objects.filter(user=root).exists()
+        assert actor_of(root).is_platform_admin
+        with pytest.raises(ProgrammingError, match="row-level security"), transaction.atomic():
+            a_token(root)
+    assert AccessToken.objects.get(user=root, pk=token.pk)
+
+
+def test_guarantees_of_others_count_against_the_capacity_of_a_pool() -> None:
+    """Planted: a limited reader sees the sum of the own organization alone."""
+    company, rival = a_company("ai-company"), a_company("rival")
+    admin = an_actor(company.organization, Role.ORGANIZATION_ADMIN)
+    capacity_mgpu = pool_rows(admin, [company.pool], now=NOW)[0].capacity_mgpu
+    Quota.objects.filter(node=rival.organization, pool=company.pool).update(
+        guaranteed_mgpu=capacity_mgpu
+    )
+    with limited_rows(frozenset({company.organization.pk})):
+        assert pool_rows(admin, [company.pool], now=NOW)[0].is_overcommitted
 
 
 def test_a_request_ends_its_limit() -> None:
@@ -139,10 +187,10 @@ def test_a_person_is_limited_to_the_own_organization_unless_a_role_is_of_the_pla
     assert rows == (None if seen is None else frozenset({company.organization.pk}))
 
 
-def test_somebody_without_organization_and_role_sees_no_organization() -> None:
+def test_an_account_of_the_installation_is_not_limited() -> None:
     with all_rows():
         actor_of(a_user(None, "nobody")).limit_rows()
-        assert rows_now() == frozenset()
+        assert rows_now() is None
 
 
 def test_the_rows_of_the_rival_are_hidden_in_every_limited_table_that_has_any() -> None:

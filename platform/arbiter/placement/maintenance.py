@@ -45,8 +45,7 @@ class Windows:
         That includes the places where a window is open at `at`. Nodes of a cluster that is closed
         as a whole are left out.
         """
-        run_s = self._unlimited_s if time_limit_s is None else time_limit_s
-        met = [one for one in self._windows if at < one.end_at and one.start_at < at + run_s]
+        met = self._met(time_limit_s, at)
         if not met:
             return OPEN
         clusters = frozenset(one.cluster for one in met if one.nodes is None)
@@ -58,11 +57,16 @@ class Windows:
         )
         return Closed(clusters, nodes)
 
+    def _met(self, time_limit_s: int | None, at: int) -> list[Maintenance]:
+        run_s = self._unlimited_s if time_limit_s is None else time_limit_s
+        return [one for one in self._windows if at < one.end_at and one.start_at < at + run_s]
+
     def meets(self, place: Place, time_limit_s: int | None, at: int) -> bool:
         """Return whether a job that starts at a place at `at` could still run in a window there."""
-        closed = self.closed(time_limit_s, at)
-        return place.cluster in closed.clusters or any(
-            NodeName(place.cluster, node) in closed.nodes for node in place.nodes
+        return any(
+            one.cluster == place.cluster
+            and (one.nodes is None or not one.nodes.isdisjoint(place.nodes))
+            for one in self._met(time_limit_s, at)
         )
 
     def numbers(self, closed: Closed, at: int) -> dict[str, int]:

@@ -7,6 +7,7 @@ role of the log-in.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
@@ -52,11 +53,16 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if found is not None:
             found.close()
 
-    def _cursor(self, name: str | None = None) -> Any:
-        """Return a cursor whose statements see the rows of this moment."""
-        made = super()._cursor(name)  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.execute_wrappers.append(self._execute_limited)
+
+    def _execute_limited(
+        self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
+    ) -> Any:
+        """Run a statement with the rows of this moment, whenever its cursor was made."""
         self._limit(rows_now())
-        return made
+        return execute(sql, params, many, context)
 
     def _limit(self, rows: Rows) -> None:
         """Tell the server about `rows`, unless it knows. A broken transaction runs nothing more."""
@@ -81,6 +87,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
         if self.connection.info.transaction_status != TransactionStatus.IDLE:
             self._forget_rows()
         super()._close()  # type: ignore[misc]
+
+    def _commit(self) -> None:
+        # PostgreSQL rolls a broken transaction back, without an error.
+        if self.connection.info.transaction_status == TransactionStatus.INERROR:
+            self._forget_rows()
+        super()._commit()  # type: ignore[misc]
 
     def _rollback(self) -> None:
         super()._rollback()  # type: ignore[misc]
