@@ -8,7 +8,7 @@ hides all other rows, whatever the statement says. It is a second wall behind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -56,15 +56,21 @@ def all_rows() -> Iterator[None]:
 
 
 def keeping_rows(parts: Iterator[Part]) -> Iterator[Part]:
-    """Yield `parts`, each of them read with the rows of this moment."""
-    return _kept(parts.__next__, rows_now())
+    """Yield `parts`, each of them read with the rows of the moment of this call."""
+    return _read_with(rows_now(), parts)
 
 
-def _kept(take: Callable[[], Part], rows: Rows) -> Iterator[Part]:
-    while True:
-        with limited_rows(rows):
-            try:
-                part = take()
-            except StopIteration:
-                return
-        yield part
+def _read_with(rows: Rows, parts: Iterator[Part]) -> Iterator[Part]:
+    try:
+        while True:
+            with limited_rows(rows):
+                try:
+                    part = next(parts)
+                except StopIteration:
+                    return
+            yield part
+    finally:
+        # A reader that leaves ends the parts, too, with their rows.
+        if isinstance(parts, Generator):
+            with limited_rows(rows):
+                parts.close()
