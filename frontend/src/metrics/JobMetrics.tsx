@@ -16,12 +16,10 @@ import { jobMetricsQuery, metricsCsv } from "./queries";
 import { formatCores, formatPercent, rowsOf, type Row } from "./series";
 import "../history/history.css";
 
-const FINAL: readonly string[] = ["succeeded", "failed", "cancelled", "timed_out"];
-
 /** What an attempt of a job uses of its CPUs, memory and GPUs over time. */
 export function JobMetrics({ job }: { job: JobDetail }) {
   const [attempt, setAttempt] = useState<number>();
-  const metrics = useQuery(jobMetricsQuery(job.id, attempt, FINAL.includes(job.state)));
+  const metrics = useQuery(jobMetricsQuery(job, attempt));
   const numbers = Array.from({ length: job.attempt }, (_, i) => String(job.attempt - i));
   return (
     <div className="stack">
