@@ -122,20 +122,20 @@ def create_user(
     return user
 
 
-_told_of_activity: list[Callable[[UUID], object]] = []
+_activity_callbacks: list[Callable[[UUID], object]] = []
 
 
-def tell_of_activity(told: Callable[[UUID], object]) -> None:
+def on_activity_change(callback: Callable[[UUID], object]) -> None:
     """Call `told` with the id of each user whom an administrator deactivates or reactivates.
 
     The package of identity calls it once, at its start.
     """
-    _told_of_activity[:] = [told]
+    _activity_callbacks[:] = [callback]
 
 
-def _tell_activity(user: User) -> None:
-    for told in _told_of_activity:
-        told(user.pk)
+def _run_activity_callbacks(user: User) -> None:
+    for callback in _activity_callbacks:
+        callback(user.pk)
 
 
 @transaction.atomic
@@ -184,11 +184,11 @@ def change_user(
             )
         deactivate(user, now)
         _record(actor, "user_deactivated", user, now, {"login": user.login})
-        _tell_activity(user)
+        _run_activity_callbacks(user)
     elif is_active is True and not user.is_active:
         user.is_active = True
         user.save(update_fields=["is_active"])
-        _tell_activity(user)
+        _run_activity_callbacks(user)
         _record(actor, "user_reactivated", user, now, {"login": user.login})
         # The user's waiting jobs may start now.
         wake("arbiter")

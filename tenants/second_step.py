@@ -126,6 +126,7 @@ def pass_second_step(
             "app shows now, use your security key, or enter a recovery code."
         )
     forgive_attempt(attempt)
+    forget_failures(_WRONG_CODES, user.login)
     return PassedStep(user, device, factor)
 
 
@@ -151,7 +152,7 @@ def _count_failure(request: HttpRequest, user: User, now: datetime) -> None:
     """Count a wrong code. The last one that is allowed ends the sign-in.
 
     The person is told of as many in a row, also over several sign-ins: a right password between
-    them does not begin the count anew.
+    them does not begin the count anew, and a right factor does.
     """
     pending = request.session[_PENDING]
     failures = pending.get("failures", 0) + 1

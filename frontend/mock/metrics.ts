@@ -25,7 +25,7 @@ export function aSummary(change: Partial<MetricSummary> = {}): MetricSummary {
 }
 
 export function theMetrics(job: JobDetail): JobMetrics {
-  if (job.attempt === 0) return { attempt: null, cluster: null, is_supported: true, summary: null, points: [] };
+  if (job.attempt === 0) return { attempt: null, cluster: null, is_supported: true, is_final: false, summary: null, points: [] };
   const at = (i: number) => iso(Date.now() - (POINTS - 1 - i) * 60_000);
   const points = Array.from({ length: POINTS }, (_, i) => ({
     at: at(i),
@@ -41,7 +41,14 @@ export function theMetrics(job: JobDetail): JobMetrics {
       has_process: true,
     })),
   }));
-  return { attempt: job.attempt, cluster: job.current_attempt?.cluster ?? "slurm-a", is_supported: true, summary: aSummary(), points };
+  return {
+    attempt: job.attempt,
+    cluster: job.current_attempt?.cluster ?? "slurm-a",
+    is_supported: true,
+    is_final: job.ended_at !== null,
+    summary: aSummary(),
+    points,
+  };
 }
 
 export function anUnusedJob(change: Partial<UnusedJob> = {}): UnusedJob {

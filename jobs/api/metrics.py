@@ -97,6 +97,9 @@ class JobMetricsSerializer(serializers.Serializer[Any]):
     attempt = serializers.IntegerField(allow_null=True, help_text="Null: no attempt yet")
     cluster = serializers.CharField(allow_null=True)
     is_supported = serializers.BooleanField(help_text="Whether such clusters report metrics")
+    is_final = serializers.BooleanField(
+        help_text="Whether the figures of the ended attempt are complete"
+    )
     summary = MetricSummarySerializer(
         allow_null=True, help_text="Null: nothing was reported so far"
     )

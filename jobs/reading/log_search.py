@@ -58,7 +58,7 @@ class LogQuery:
 
     @property
     def has_times(self) -> bool:
-        """Whether the time of a line matters."""
+        """Return whether the time of a line matters."""
         return self.since is not None or self.until is not None
 
     def includes(self, at: datetime | None) -> bool:

@@ -47,7 +47,8 @@ class MetricSummary:
 class JobMetrics:
     """The metrics of one attempt of a job. `attempt` is its number; None if there is none yet.
 
-    Without a `summary`, the cluster has reported nothing so far.
+    Without a `summary`, the cluster has reported nothing so far. `is_final` says that nothing will
+    follow: the attempt has ended, and the cluster was asked for its last figures.
     """
 
     attempt: int | None
@@ -56,6 +57,7 @@ class JobMetrics:
     points: Sequence[MetricPoint]
     #: Whether the cluster is of a kind that reports metrics at all.
     is_supported: bool
+    is_final: bool
 
 
 def get_metrics(job_id: UUID, *, actor: Actor, attempt: int | None, now: datetime) -> JobMetrics:
@@ -75,7 +77,7 @@ def get_metrics(job_id: UUID, *, actor: Actor, attempt: int | None, now: datetim
     if found is None and attempt is not None:
         raise NotFound(f"The job has no attempt {attempt}.")
     if found is None:
-        return JobMetrics(None, None, None, [], is_supported=True)
+        return JobMetrics(None, None, None, [], is_supported=True, is_final=False)
     stored: AttemptMetrics | None = getattr(found, "metrics", None)
     has_figures = stored is not None and (
         stored.sampled_at is not None
@@ -88,6 +90,7 @@ def get_metrics(job_id: UUID, *, actor: Actor, attempt: int | None, now: datetim
         summary_of(found, stored, now=now) if stored is not None and has_figures else None,
         list(MetricPoint.objects.filter(attempt=found).order_by("at")),
         is_supported=kind_named(found.cluster.kind).open_metrics is not None,
+        is_final=stored is not None and stored.final_at is not None,
     )
 
 

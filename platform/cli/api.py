@@ -48,7 +48,7 @@ class Api:
             transport=transport,
             event_hooks={"response": [self._tell_deprecation]},
         )
-        self._told: set[str] = set()
+        self._remarked: set[str] = set()
 
     def close(self) -> None:
         """Close the connections."""
@@ -160,8 +160,8 @@ class Api:
         if "Deprecation" not in response.headers:
             return
         operation = f"{response.request.method} {response.request.url.path}"
-        if operation not in self._told:
-            self._told.add(operation)
+        if operation not in self._remarked:
+            self._remarked.add(operation)
             sunset = response.headers.get("Sunset", "a date that it does not name")
             tell(f"Remark: the server ends {operation} on {sunset}. Update this command.")
 

@@ -23,6 +23,8 @@ _LOOKS_IN_SILENCE = 3
 _LOG_PIECE = 262_144
 _LOG_PIECE_MIN = 16
 _MATCHES_OF_PAGE = 500
+#: Pages of one search, of up to 16 MiB of the log each.
+_SEARCH_PAGES_MAX = 1_000
 #: Numbers of bytes before the end of a log that are searched for its last lines.
 _TAIL_SIZES = (_LOG_PIECE, 4 * _LOG_PIECE, 16 * _LOG_PIECE)
 _OTHER_STREAM = {"stdout": "stderr", "stderr": "stdout"}
@@ -124,12 +126,15 @@ def _store_all(api: Api, job_id: str, attempt: int | None, archive: Path) -> Non
 
 
 def _print_matches(api: Api, job_id: str, **asked: Any) -> None:
-    """Print the lines that a search finds, each with its rank, stream and time."""
+    """Print the lines that a search finds, each with its rank, stream and time.
+
+    It ends after `_SEARCH_PAGES_MAX` pages, and then remarks how to go on.
+    """
     from httpx import URL
 
     cursor: str | None = None
     found = untimed = 0
-    while True:
+    for _ in range(_SEARCH_PAGES_MAX):
         page = of_one_job(
             api, job_id, "/logs/search", **asked, limit=_MATCHES_OF_PAGE, cursor=cursor
         )
@@ -137,12 +142,14 @@ def _print_matches(api: Api, job_id: str, **asked: Any) -> None:
             at = match["at"] or "unknown time"
             print(f"rank {match['rank']} {match['stream']} {at}: {match['text']}")
         found, untimed = found + len(page["items"]), untimed + page["untimed"]
-        if page["next"] is None:
+        cursor = page["next"] and URL(str(page["next"])).params.get("cursor")
+        if cursor is None:
             break
-        cursor = URL(str(page["next"])).params.get("cursor")
     if untimed:
         tell(f"Matching lines without a known time, which are left out: {untimed}.")
-    if not found:
+    if cursor is not None:
+        tell("The log is too large to search at once. Search on with --since, --rank or --stderr.")
+    elif not found:
         tell("No line of the log has this text.")
 
 

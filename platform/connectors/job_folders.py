@@ -62,7 +62,7 @@ class JobFolder(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it."""
+        """Return whether there is nothing in it."""
         return not self.files and not self.is_cut and not self.left_out
 
 

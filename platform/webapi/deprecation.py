@@ -45,7 +45,7 @@ class Deprecation:
 
     @property
     def sentence(self) -> str:
-        """The notice in words."""
+        """Return the notice as a sentence, for the description of the operation."""
         return f"Deprecated: it ends on {self.sunset}. Use {self.successor} instead."
 
     def headers(self, steps: Mapping[str, object]) -> dict[str, str]:

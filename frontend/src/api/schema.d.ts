@@ -8690,6 +8690,8 @@ export interface components {
             /** @description Null: no attempt yet */
             attempt: number | null;
             cluster: string | null;
+            /** @description Whether the figures of the ended attempt are complete */
+            is_final: boolean;
             /** @description Whether such clusters report metrics */
             is_supported: boolean;
             points: components["schemas"]["MetricPoint"][];

@@ -17,6 +17,11 @@ const ACTIONS = {
   cancel: { label: "Cancel", done: "cancelled" },
 } as const;
 type Action = keyof typeof ACTIONS;
+/** An action with the jobs that were chosen when its dialog opened: an open dialog keeps them. */
+interface Asked {
+  action: Action;
+  chosen: readonly string[];
+}
 const ORDER: readonly Action[] = ["hold", "release", "requeue", "cancel"];
 /** Refusals that the message after an action quotes. */
 const QUOTED_MAX = 3;
@@ -32,7 +37,7 @@ export function BulkActions({
   filter: Omit<JobFilter, "sort">;
   onDone: () => void;
 }) {
-  const [asked, setAsked] = useState<Action | null>(null);
+  const [asked, setAsked] = useState<Asked | null>(null);
   return (
     <div className="inline bulk" role="group" aria-label="Change several jobs">
       <span className="small dim">
@@ -44,7 +49,7 @@ export function BulkActions({
           size="xs"
           variant="default"
           c={action === "cancel" ? "var(--bad)" : undefined}
-          onClick={() => setAsked(action)}
+          onClick={() => setAsked({ action, chosen })}
         >
           {ACTIONS[action].label}…
         </Button>
@@ -56,8 +61,8 @@ export function BulkActions({
       )}
       {asked !== null && (
         <Preview
-          action={asked}
-          chosen={chosen}
+          action={asked.action}
+          chosen={asked.chosen}
           filter={filter}
           onClose={() => setAsked(null)}
           onDone={() => {

@@ -7,7 +7,7 @@ import { CliLine } from "../ui/CliLine";
 import { Lines } from "../ui/states";
 import { LogViewer, RANKS_MAX } from "./LogViewer";
 import { besideOf } from "./search";
-import { hasFailed } from "./words";
+import { hasFailed, isEnded } from "./words";
 
 /** The log of a job. That of a failed one opens where the error is: the rank that failed, and the stream that says why. */
 export function JobLog({ job }: { job: JobDetail }) {
@@ -29,6 +29,7 @@ export function JobLog({ job }: { job: JobDetail }) {
       <LogViewer
         source={source}
         ranks={[rank, ...besideOf(search).filter((each) => each !== rank)].slice(0, RANKS_MAX)}
+        isOver={source.attempt < job.attempt || isEnded(job.state)}
         summary={summary.data}
         attempts={Array.from({ length: job.attempt }, (_, i) => ({ number: job.attempt - i }))}
         onChoose={({ ranks, ...change }) =>

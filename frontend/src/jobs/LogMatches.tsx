@@ -14,13 +14,16 @@ const ROWS_MAX = 200;
 export function LogMatches({
   source,
   sought,
+  isOver,
   onChoose,
 }: {
   source: Omit<SearchedLog, "rank">;
   sought: string;
+  /** Whether the attempt has ended. */
+  isOver: boolean;
   onChoose: (match: LogMatch) => void;
 }) {
-  const search = useLogSearch({ ...source, rank: undefined }, sought);
+  const search = useLogSearch({ ...source, rank: undefined }, sought, isOver);
   const { matches } = search;
   return (
     <section className="stack" aria-label="Matches of all ranks">

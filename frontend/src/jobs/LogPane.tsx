@@ -25,14 +25,14 @@ export function LogPane({
 }) {
   const live = useLog(source, isPaused);
   const around = useLogAround(source, place);
-  const search = useLogSearch(source, sought);
+  const isComplete = live.logs.length > 0 && live.logs.every(({ isFinal }) => isFinal);
+  const search = useLogSearch(source, sought, isComplete);
   const found = place === null ? undefined : around.data;
   const logs = useMemo(() => (place === null ? live.logs : found ? [found.log] : []), [place, live.logs, found]);
   const error = place === null ? live.error : around.error;
   const lines = useMemo(() => mergedLines(logs), [logs]);
   const matches = useMemo(() => findMatches(lines, sought), [lines, sought]);
   const [chosen, setChosen] = useState<{ lines: LogPlace | null; sought: string; number: number } | null>(null);
-  const isComplete = live.logs.length > 0 && live.logs.every(({ isFinal }) => isFinal);
   const isChosen = chosen?.sought === sought && chosen.lines === place;
   // Until a match is chosen, the last one is current: a log is read from its end.
   const number = Math.min(isChosen ? chosen.number : Infinity, matches.length - 1);

@@ -30,6 +30,7 @@ export function LogViewer({
   source,
   ranks,
   attempts,
+  isOver,
   summary,
   onChoose,
 }: {
@@ -37,6 +38,8 @@ export function LogViewer({
   /** The ranks that are shown, 1 to `RANKS_MAX`. */
   ranks: readonly number[];
   attempts: readonly Pick<Attempt, "number">[];
+  /** Whether the attempt of the source has ended. */
+  isOver: boolean;
   /** The ranks and streams with output, as far as that is known. */
   summary: Pick<LogSummary, "ranks" | "streams"> | undefined;
   onChoose: (change: LogChoice) => void;
@@ -136,6 +139,7 @@ export function LogViewer({
         <LogMatches
           source={source}
           sought={sought}
+          isOver={isOver}
           onChoose={({ rank, stream, offset }) => {
             setPlace(keyOf(rank), { stream, offset });
             if (!ranks.includes(rank)) onChoose({ ranks: [rank, ...ranks.slice(1)] });

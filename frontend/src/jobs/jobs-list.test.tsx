@@ -194,6 +194,22 @@ describe("actions on several jobs", () => {
     await waitFor(() => expect(within(group).getByText("All jobs that match")).toBeInTheDocument());
   });
 
+  // Planted: the open dialog takes the choice of the list, which is empty by then, and asks for all jobs that match.
+  it("keeps the choice of an open dialog when the chosen job leaves the list", async () => {
+    const list = aLongList(3);
+    const { user, requests, queryClient } = open("/jobs", list);
+    await user.click(await screen.findByRole("checkbox", { name: "Choose job-0" }));
+    await user.click(screen.getByRole("button", { name: "Cancel…" }));
+    const dialog = await screen.findByRole("dialog", { name: "Cancel the chosen jobs?" });
+    list.jobs.shift();
+    await act(() => queryClient.invalidateQueries({ queryKey: ["jobs"] }));
+    expect(await screen.findByText("All jobs that match")).toBeInTheDocument();
+    await waitFor(() => expect(queryClient.isFetching()).toBe(0));
+    expect(dialog).toHaveAccessibleName("Cancel the chosen jobs?");
+    const asked = requests.filter(({ path }) => path === "/api/v1/job-actions/preview").map(({ body }) => body);
+    expect(new Set(asked.map((body) => JSON.stringify(body)))).toEqual(new Set([JSON.stringify({ action: "cancel", jobs: ["id-0"] })]));
+  });
+
   it("previews all jobs of the filter, and changes nothing where none can be", async () => {
     const { user, requests } = open("/jobs?user=ana&sort=name");
     await screen.findByRole("link", { name: "pretrain-13b" });

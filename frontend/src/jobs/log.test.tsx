@@ -1,13 +1,17 @@
-import { screen, waitFor, within } from "@testing-library/react";
-import { describe, expect, it } from "vitest";
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { aProblem } from "../../mock/http.ts";
 import { theJobs } from "../../mock/jobs.ts";
-import type { LogChunk } from "../api/types";
+import type { LogChunk, LogSearchPage } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 import { appendChunk, emptyLog, findMatches, hasAllTimes, LIMITS, mergedLines } from "./logLines";
 
 const RUNNING = theJobs().find(({ name }) => name === "serve-llama-6")?.id ?? "";
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 function aChunk(text: string, change: Partial<LogChunk> = {}): LogChunk {
   return {
@@ -195,6 +199,33 @@ describe("the log viewer", () => {
     await user.click(within(pane).getByRole("button", { name: "Back to the end" }));
     expect(await within(pane).findByText("the end")).toBeInTheDocument();
     expect(within(pane).queryByText("three")).toBeNull();
+  });
+
+  it("searches the end of a log that grows again, until the log is final", async () => {
+    // Planted: the first answer of a search stays for ever; the search of a final log is repeated.
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    let lines = 1;
+    let isFinal = false;
+    const override: Override = (request) => {
+      if (request.path.endsWith("/logs")) return { status: 200, body: aChunk("", { is_final: isFinal }) };
+      const answer = aLongLog(request);
+      const isEnd = request.path.endsWith("/logs/search") && request.query.get("cursor") === "second";
+      if (!isEnd || answer === undefined) return answer;
+      const page = answer.body as LogSearchPage;
+      return { ...answer, body: { ...page, items: page.items.slice(0, lines) } };
+    };
+    const { user, requests } = open(`/jobs/${RUNNING}`, { override });
+    const cursors = () => requests.filter(({ path }) => path.endsWith("/logs/search")).map(({ query }) => query.get("cursor"));
+    await user.type(await screen.findByRole("textbox", { name: "Find in the log" }), "lost");
+    expect(await screen.findByText("in the whole log: 1 line")).toBeInTheDocument();
+    expect(cursors()).toEqual([null, "second"]);
+    lines = 2;
+    await act(() => vi.advanceTimersByTimeAsync(15_000));
+    expect(await screen.findByText("in the whole log: 2 lines")).toBeInTheDocument();
+    isFinal = true;
+    await act(() => vi.advanceTimersByTimeAsync(40_000));
+    expect(screen.getByText("complete")).toBeInTheDocument();
+    expect(cursors()).toEqual([null, "second", "second", "second"]);
   });
 
   it("lists the matches of all ranks, each a way to its place", async () => {

@@ -16,12 +16,10 @@ import { jobMetricsQuery, metricsCsv } from "./queries";
 import { formatCores, formatPercent, rowsOf, type Row } from "./series";
 import "../history/history.css";
 
-const FINAL: readonly string[] = ["succeeded", "failed", "cancelled", "timed_out"];
-
 /** What an attempt of a job uses of its CPUs, memory and GPUs over time. */
 export function JobMetrics({ job }: { job: JobDetail }) {
   const [attempt, setAttempt] = useState<number>();
-  const metrics = useQuery(jobMetricsQuery(job.id, attempt, FINAL.includes(job.state)));
+  const metrics = useQuery(jobMetricsQuery(job, attempt));
   const numbers = Array.from({ length: job.attempt }, (_, i) => String(job.attempt - i));
   return (
     <div className="stack">
@@ -144,13 +142,13 @@ function Charts({
     { title: "GPU utilisation", meaning: "Part of the time in which the GPUs worked, as a mean over the job's GPUs.", pick: GPU_PERCENT, format: formatPercent, asked: null },
     { title: "GPU memory", meaning: "Memory in use on the job's GPUs together.", pick: GPU_MEMORY, format: formatMemory, asked: null },
   ];
-  const told = drawn.filter(({ pick }) => rows.some((row) => pick(row) !== null));
+  const reported = drawn.filter(({ pick }) => rows.some((row) => pick(row) !== null));
   return (
     <>
-      {told.map((each) => (
+      {reported.map((each) => (
         <MetricChart key={each.title} drawn={each} rows={rows} csv={metricsCsv(job.id, attempt)} />
       ))}
-      {job.device === "gpu" && !told.some(({ pick }) => pick === GPU_PERCENT || pick === GPU_MEMORY) && (
+      {job.device === "gpu" && !reported.some(({ pick }) => pick === GPU_PERCENT || pick === GPU_MEMORY) && (
         <p className="small dim">The cluster reports no use of this job&apos;s GPUs.</p>
       )}
     </>

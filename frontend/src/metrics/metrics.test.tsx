@@ -1,5 +1,5 @@
-import { fireEvent, screen, within } from "@testing-library/react";
-import { describe, expect, it, vi } from "vitest";
+import { act, fireEvent, screen, within } from "@testing-library/react";
+import { afterEach, describe, expect, it, vi } from "vitest";
 
 import { uuid } from "../../mock/company.ts";
 import { aJob } from "../../mock/jobs.ts";
@@ -12,6 +12,10 @@ import { rowsOf } from "./series";
 
 // Canvas is not for jsdom; the pictures are looked at, and their numbers are in the tables.
 vi.mock("../history/drawing", () => ({ draw: () => ({ resize: () => undefined, end: () => undefined }) }));
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 const GIB = 2 ** 30;
 const RESEARCH = uuid(104);
@@ -33,6 +37,7 @@ const FOUND: JobMetrics = {
   attempt: 2,
   cluster: "local",
   is_supported: true,
+  is_final: false,
   points: POINTS,
   summary: aSummary({
     sampled_at: "2026-11-24T07:01:00Z",
@@ -113,6 +118,24 @@ describe("the metrics of a job", () => {
       `/api/v1/jobs/${JOB.id}/metrics?attempt=2&format=csv`,
     );
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("appear on an open page when the cluster reports them after the end, and are then final", async () => {
+    // Planted: the page asks no more once the job has ended. Against: it asks for ever.
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    const job = { ...JOB, state: "succeeded" as const, ended_at: new Date().toISOString() };
+    let metrics: JobMetrics = { ...FOUND, summary: null, points: [] };
+    const { requests } = open(`/jobs/${JOB.id}?tab=metrics`, {
+      override: (request) => (request.path === `/api/v1/jobs/${JOB.id}` ? { status: 200, body: job } : answers(metrics)(request)),
+    });
+    const asked = () => requests.filter(({ path }) => path.endsWith("/metrics")).length;
+    expect(await screen.findByText(/^local has reported no metrics/)).toBeInTheDocument();
+    metrics = { ...FOUND, is_final: true };
+    await act(() => vi.advanceTimersByTimeAsync(31_000));
+    expect(await screen.findByText("37.5 %")).toBeInTheDocument();
+    const before = asked();
+    await act(() => vi.advanceTimersByTimeAsync(90_000));
+    expect(asked()).toBe(before);
   });
 
   it("say where nothing is reported", async () => {

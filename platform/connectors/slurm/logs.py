@@ -150,7 +150,7 @@ def read_log(
 def _times(directory: int, name: str, uid: int, start: int, end: int) -> list[LogTime]:
     """Return the marks of the bytes `[start, end)`, as far as the job's shell wrote them.
 
-    Raises OSError and LogUnavailable for a file of marks that is none.
+    Without a file of marks of the job's user there are none. Raises OSError.
     """
     with (
         contextlib.suppress(FileNotFoundError, LogUnavailable),

@@ -30,7 +30,7 @@ from identity.scim.resources import person_resource
 from identity.scim.tokens import author_of
 from primitives.errors import Conflict, NotFound
 from tenants.audit_trail import record_act
-from tenants.membership import tell_of_activity
+from tenants.membership import on_activity_change
 from tenants.models import User, UserKind
 from tenants.vouched_people import (
     Vouched,
@@ -213,7 +213,7 @@ def _forget_deactivation(user_id: UUID) -> None:
 
 def register() -> None:
     """Let the acts of administrators on accounts win over those of SCIM."""
-    tell_of_activity(_forget_deactivation)
+    on_activity_change(_forget_deactivation)
 
 
 def _refuse_taken(token: ScimToken, pushed: ScimUser, *, besides: UUID | None) -> None:

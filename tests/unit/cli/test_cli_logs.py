@@ -16,6 +16,7 @@ from builders.cli_server import (
     a_server,
     a_shown_job,
 )
+from cli import logs_command
 
 
 @pytest.fixture
@@ -73,6 +74,21 @@ def test_a_search_prints_the_matches_of_all_pages(server: Server) -> None:
     first, _, last = (dict(request.url.params) for request in server.requests)
     assert first == {"q": "loss", "since": "2026-11-24T17:00:00Z", "limit": "500"}
     assert last["cursor"] == "c2"
+
+
+def test_a_search_ends_after_a_number_of_pages(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server always has a next page. Planted: the command asks for ever."""
+    monkeypatch.setattr(logs_command, "_SEARCH_PAGES_MAX", 3)
+    server.routes[f"GET jobs/{JOB_ID}/logs/search"] = [
+        a_found_page(a_match("loss"), cursor=f"c{number}") for number in range(4)
+    ]
+    ran = server.run("logs", JOB_ID, "--search", "loss")
+    assert (ran.exit_code, ran.out.count("loss\n"), len(server.requests)) == (0, 3, 3)
+    assert ran.err == (
+        "The log is too large to search at once. Search on with --since, --rank or --stderr.\n"
+    )
 
 
 def test_a_search_of_one_stream_of_an_attempt(server: Server) -> None:

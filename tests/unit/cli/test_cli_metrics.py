@@ -30,6 +30,7 @@ FOUND: dict[str, Any] = {
     "attempt": 1,
     "cluster": "local",
     "is_supported": True,
+    "is_final": False,
     "summary": SUMMARY,
     "points": [
         {

@@ -120,13 +120,28 @@ def test_jobs_without_figures_say_why(world: World, monkeypatch: pytest.MonkeyPa
     """Not started; started without figures; on a kind of cluster that reports none."""
     queued = a_job(world.company, world.bob)
     path = f"jobs/{queued.pk}/metrics"
-    none = {"attempt": None, "cluster": None, "is_supported": True, "summary": None, "points": []}
+    none = {
+        **{"attempt": None, "cluster": None, "is_supported": True, "is_final": False},
+        **{"summary": None, "points": []},
+    }
     assert by_token(world.bob).get(path).json() == none
     an_attempt(queued, cluster=world.company.cluster, started_at=NOW)
     some = {**none, "attempt": 1, "cluster": "local"}
     assert by_token(world.bob).get(path).json() == some
     change_kind(monkeypatch, "local", open_metrics=None)
     assert by_token(world.bob).get(path).json() == {**some, "is_supported": False}
+
+
+def test_figures_are_final_once_the_cluster_was_asked_after_the_end(world: World) -> None:
+    """Also where it had none. Planted: those of each ended attempt are final."""
+    attempt = metered(world, cpu_time_ms=1)
+    Attempt.objects.filter(pk=attempt.pk).update(state="ended", ended_at=NOW, released_at=NOW)
+    assert metrics_of(world, attempt)["is_final"] is False
+    AttemptMetrics.objects.filter(pk=attempt.pk).update(
+        final_at=LATER, sampled_at=None, cpu_time_ms=None
+    )
+    found = metrics_of(world, attempt)
+    assert (found["is_final"], found["summary"]) == (True, None)
 
 
 def test_an_attempt_is_chosen_by_its_number(world: World) -> None:

@@ -306,6 +306,20 @@ def test_wrong_codes_count_over_several_sign_ins(
         assert subjects() == [told]
 
 
+def test_a_right_code_ends_a_row_of_wrong_ones(
+    cast: Cast, clock: ClockAt, django_capture_on_commit_callbacks: Any
+) -> None:
+    """A typo before each of five sign-ins is no reason for a mail. Planted: a row goes on."""
+    an_app(cast.bob, at=NOW)
+    for number in range(FAILURES_MAX):
+        clock.time = NOW + number * STEP
+        browser, _ = first_step(cast.bob)
+        with django_capture_on_commit_callbacks(execute=True):
+            assert second_step(browser, "000000").status_code == 401
+            assert second_step(browser, code_at(clock.time)).status_code == 200
+    assert subjects() == []
+
+
 def test_a_recovery_code_signs_in_once(cast: Cast, django_capture_on_commit_callbacks: Any) -> None:
     """Planted: a used code that stays."""
     an_app(cast.bob, at=NOW)
