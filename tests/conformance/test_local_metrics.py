@@ -125,6 +125,26 @@ def test_whole_gpus_are_read_by_index(local_rig: LocalRig) -> None:
     )
 
 
+@pytest.mark.parametrize("line", ["[Not Supported]", "GPU-b, [N/A], [N/A]"])
+@pytest.mark.parametrize("mgpu", [1000, 500])
+def test_without_a_list_of_processes_nobody_knows_of_any(
+    local_rig: LocalRig, two_gpus: Path, line: str, mgpu: int
+) -> None:
+    """Planted: the line was left out, and the GPU had no process."""
+    two_gpus.write_text(two_gpus.read_text().replace("GPU-a, 4026, 1010", line))
+    nodes = {**local_rig.options["nodes"], "shared": True}
+    local_rig.options |= {"nodes": nodes, "use_real_gpus": True}
+    local_rig.connector = local_rig.open()
+    node = f"{socket.gethostname()}-gpu1"
+    workload = a_workload("exec sleep 100", slots=(RankSlot(node, mgpu),))
+    local_rig.connector.submit(workload)
+    until_running(local_rig.connector, workload.key)
+    memory_bytes = 3 * MIB if mgpu == 1000 else None
+    assert sampled(local_rig, workload.key).gpus == (
+        GpuSample(node, 1, None, memory_bytes, 81559 * MIB, has_process=None),
+    )
+
+
 @pytest.mark.usefixtures("two_gpus")
 def test_a_shared_gpu_has_the_figures_of_the_job_alone(local_rig: LocalRig) -> None:
     """A foreign process says nothing about ours. Planted: the utilisation of all of it."""

@@ -138,8 +138,10 @@ def _gpu_sample(slot: Slot, index: int, gpu: NvidiaGpu, pids: frozenset[int]) ->
             gpu.utilisation_percent,
             gpu.memory_bytes,
             gpu.memory_total_bytes,
-            has_process=bool(gpu.processes),
+            has_process=None if gpu.processes is None else bool(gpu.processes),
         )
+    if gpu.processes is None:
+        return GpuSample(slot.node, index, memory_total_bytes=gpu.memory_total_bytes)
     own = [memory for pid, memory in gpu.processes.items() if pid in pids]
     known = [memory for memory in own if memory is not None]
     return GpuSample(

@@ -156,6 +156,27 @@ def test_gpus_are_idle_since_none_of_them_works(company: Company, bob: User) -> 
     assert at(120, 5).gpus_idle_since is None
 
 
+@pytest.mark.parametrize(
+    ("percent", "has_process", "is_idle"),
+    [
+        (95, False, False),
+        (0, True, True),
+        (0, None, True),
+        (None, False, True),
+        (None, True, None),
+        (None, None, None),
+    ],
+)
+def test_the_utilisation_decides_whether_a_gpu_is_idle(
+    percent: int | None, has_process: bool | None, is_idle: bool | None
+) -> None:
+    """A list of processes may be empty because nobody may read it.
+
+    Planted: a GPU without a process was idle, whatever its utilisation.
+    """
+    assert GpuSample("n1", 0, percent, has_process=has_process).is_idle is is_idle
+
+
 def test_time_without_samples_counts_for_nobody(company: Company, bob: User) -> None:
     """An hour without an observer is not an idle hour. Against: the whole time counted."""
     attempt = running_attempt(company, bob)
