@@ -34,7 +34,7 @@ POINTS_MAX = 240
 #: The most GPUs that a point names one by one.
 GPUS_MAX = 64
 #: A sample speaks for at most so many seconds before it: while nobody sampled, nothing is known.
-_REACH_S = 3 * SAMPLE_EVERY_S
+REACH_S = 3 * SAMPLE_EVERY_S
 #: The most ended attempts that a round asks a cluster about.
 ENDED_MAX = 20
 #: For so long after its end, a cluster is asked for the figures of an attempt.
@@ -104,7 +104,9 @@ def add_sample(
 ) -> None:
     """Add the sample of the moment `at` to the figures of an attempt that began at `started_at`."""
     known_since = row.sampled_at or started_at or at
-    passed_s = max(0, min(_REACH_S, int((at - known_since).total_seconds())))
+    passed_s = max(0, min(REACH_S, int((at - known_since).total_seconds())))
+    if at - known_since > timedelta(seconds=REACH_S):
+        row.gpus_idle_since = None
     row.sampled_at = at
     row.cpu_time_ms = _most(row.cpu_time_ms, sample.cpu_time_ms)
     row.memory_bytes = sample.memory_bytes

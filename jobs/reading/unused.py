@@ -11,6 +11,7 @@ from django.db.models import BigIntegerField, Case, F, Func, IntegerField, Q, Qu
 from django.db.models.functions import Coalesce, Extract
 
 from jobs.access import visible_jobs
+from jobs.execution.sampling import REACH_S
 from jobs.models import Attempt, Job
 from jobs.reading.metrics import MIB, MetricSummary, summary_of
 from primitives.units import DeviceKind
@@ -62,6 +63,10 @@ def unused_below(path: str, *, actor: Actor, now: datetime) -> Unused:
     jobs = visible_jobs(actor).filter(under([node.path], "team__path"))
     metered = Attempt.objects.filter(metrics__isnull=False, started_at__isnull=False)
     running = metered.filter(job__in=jobs.values("pk"), released_at=None)
+    idle = running.filter(
+        metrics__gpus_idle_since__lte=now - IDLE_FOR,
+        metrics__sampled_at__gte=now - timedelta(seconds=2 * REACH_S),
+    )
     # As in the index of jobs by their ends.
     by_end = Coalesce("ended_at", Value(datetime(1970, 1, 1, tzinfo=UTC)))
     ended: QuerySet[Job] = jobs.alias(by_end=by_end).filter(by_end__gte=now - ENDED_WITHIN)
@@ -71,9 +76,7 @@ def unused_below(path: str, *, actor: Actor, now: datetime) -> Unused:
     return Unused(
         path=node.path.rstrip("/"),
         idle_gpus=_rows(
-            running.filter(metrics__gpus_idle_since__lte=now - IDLE_FOR).order_by(
-                F("metrics__gpus_idle_since").asc(), F("mgpu").desc(), "pk"
-            ),
+            idle.order_by(F("metrics__gpus_idle_since").asc(), F("mgpu").desc(), "pk"),
             now,
         ),
         memory=_rows(

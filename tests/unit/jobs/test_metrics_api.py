@@ -189,12 +189,16 @@ def ids(rows: Any) -> list[str]:
 
 
 def test_gpus_that_are_idle_for_ten_minutes_are_listed_the_longest_first(world: World) -> None:
-    """Against: GPUs that are idle since a minute ago. Against: attempts that ended."""
+    """Against: GPUs that are idle since a minute ago. Against: attempts that ended.
 
-    def idle(minutes: int) -> Attempt:
+    Planted: attempts without a sample in the latest three minutes.
+    """
+
+    def idle(minutes: int, *, sampled_s: int = 3_420) -> Attempt:
         since = LATER - timedelta(minutes=minutes)
-        return metered(world, gpus_idle_since=since, gpus_are_held=False)
+        return metered(world, sampled_s=sampled_s, gpus_idle_since=since, gpus_are_held=False)
 
+    idle(50, sampled_s=3_419)
     short, long, just = idle(10), idle(40), idle(9)
     ended = idle(50)
     Attempt.objects.filter(pk=ended.pk).update(state="ended", ended_at=NOW, released_at=NOW)

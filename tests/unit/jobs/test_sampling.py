@@ -178,12 +178,17 @@ def test_the_utilisation_decides_whether_a_gpu_is_idle(
 
 
 def test_time_without_samples_counts_for_nobody(company: Company, bob: User) -> None:
-    """An hour without an observer is not an idle hour. Against: the whole time counted."""
+    """An hour without an observer is not an idle hour.
+
+    Against: the whole time counted. Planted: the GPUs were idle since before that hour.
+    """
     attempt = running_attempt(company, bob)
     unused = (GpuSample("n1", 0, has_process=False),)
     sample(company, a_sample(attempt, 30, gpus=unused))
     sample(company, a_sample(attempt, 3_630, gpus=unused))
-    assert AttemptMetrics.objects.get(attempt=attempt).gpu_idle_s == 30 + 90
+    row = AttemptMetrics.objects.get(attempt=attempt)
+    assert row.gpu_idle_s == 30 + 90
+    assert row.gpus_idle_since == NOW + timedelta(seconds=3_540)
 
 
 def test_a_long_attempt_keeps_few_points_that_are_evenly_spread(
