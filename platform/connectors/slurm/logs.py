@@ -150,7 +150,7 @@ def read_log(
 def _times(directory: int, name: str, uid: int, start: int, end: int) -> list[LogTime]:
     """Return the marks of the bytes `[start, end)`, as far as the job's shell wrote them.
 
-    Raises OSError and LogUnavailable for a file of marks that is none.
+    A file that is missing or not the user's has none. Raises OSError.
     """
     with (
         contextlib.suppress(FileNotFoundError, LogUnavailable),
@@ -161,12 +161,12 @@ def _times(directory: int, name: str, uid: int, start: int, end: int) -> list[Lo
     return []
 
 
-def _mark_at(file: int, number: int) -> LogTime:
-    """Return a mark of a file that may have any content."""
+def _mark_at(file: int, number: int) -> LogTime | None:
+    """Return a mark of a file that may have any content; None for what is no mark."""
     line = os.pread(file, MARK_CHARS, number * MARK_CHARS)
     found = _MARK.fullmatch(line)
     if found is None:
-        return LogTime(0, None)
+        return None
     return LogTime(int(found[1]), int(found[2]) * 1_000)
 
 
