@@ -67,12 +67,17 @@ def test_cpu_time_of_ended_children_and_memory_in_use_count(local_rig: LocalRig)
 
 
 def test_all_ranks_count(local_rig: LocalRig) -> None:
-    """Planted: the figures of the first rank alone."""
+    """Also of a rank beside one that is not started yet.
+
+    Planted: the figures of the first rank alone. Planted: the attempt had no figures then.
+    """
     slots = (RankSlot("node-001", 1000), RankSlot("node-002", 1000))
     workload = a_workload("exec sleep 100", slots=slots)
     local_rig.connector.submit(workload)
     until_running(local_rig.connector, workload.key)
     assert sampled(local_rig, workload.key).processes == 2
+    (local_rig.root / "attempts" / workload.key / "ranks" / "0.started").unlink()
+    assert sampled(local_rig, workload.key).processes == 1
 
 
 def test_an_end_without_records_has_no_figures(local_rig: LocalRig) -> None:

@@ -74,16 +74,19 @@ class LocalMetrics:
 
     def _find(self, key: str) -> _Running | None:
         files = self._connector.files_of(key)
-        keepers = {}
-        with contextlib.suppress(FileNotFoundError, CorruptRecord):
+        try:
             spec = read_spec(files.spec)
-            for rank in range(spec.ranks):
+        except (FileNotFoundError, CorruptRecord):
+            return None
+        keepers = {}
+        for rank in range(spec.ranks):
+            # A keeper has its lock before it writes that the rank is started.
+            with contextlib.suppress(FileNotFoundError, CorruptRecord):
                 # A number whose process is not the keeper any more would be somebody else's.
                 if is_locked(files.rank(rank, "lock")):
                     record = read_json(files.rank(rank, "started"))
                     keepers[rank] = integer(record, "keeper")
-            return _Running(spec, keepers) if keepers else None
-        return None
+        return _Running(spec, keepers) if keepers else None
 
     def _sample(
         self,
