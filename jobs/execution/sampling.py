@@ -130,8 +130,8 @@ def _add_gpus(row: AttemptMetrics, gpus: Sequence[GpuSample], passed_s: int, at:
     row.gpu_percent_s += passed_s * sum(min(100, percent) for percent in percents)
     memory = [gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None]
     row.gpu_memory_peak_bytes = _most(row.gpu_memory_peak_bytes, sum(memory) if memory else None)
-    held = [gpu.has_process for gpu in gpus if gpu.has_process is not None]
-    row.gpus_are_held = any(held) if held else None
+    answers = [gpu.has_process for gpu in gpus if gpu.has_process is not None]
+    row.gpus_are_held = any(answers) if answers else None
     if not gpus or len(idle) < len(gpus) or not all(idle):
         row.gpus_idle_since = None
     elif row.gpus_idle_since is None:

@@ -16,7 +16,7 @@ from builders.portal_builders import NOW, Company
 from connectors.errors import ClusterUnavailable
 from connectors.metrics import FinalMetrics, GpuSample, MetricSample
 from jobs.execution import sampling
-from jobs.execution.retention import METRIC_POINTS_KEPT_FOR, forget_old_metric_points
+from jobs.execution.retention import METRIC_POINT_RETENTION, forget_old_metric_points
 from jobs.execution.sampling import FinalFigures, sample_running
 from jobs.models import Attempt, AttemptMetrics, MetricPoint
 from tenants.models import User
@@ -271,7 +271,7 @@ def test_an_end_without_an_answer_blocks_no_other(company: Company, bob: User) -
 
 def test_points_go_90_days_after_the_end_and_the_summary_stays(company: Company, bob: User) -> None:
     """Against: points of an attempt that runs for longer went, too."""
-    long_ago = NOW - METRIC_POINTS_KEPT_FOR - timedelta(days=1)
+    long_ago = NOW - METRIC_POINT_RETENTION - timedelta(days=1)
     over, runs = ended_attempt(company, bob, 0), running_attempt(company, bob)
     Attempt.objects.filter(pk=over.pk).update(started_at=long_ago, released_at=long_ago)
     for attempt in (over, runs):
