@@ -29,10 +29,10 @@ MIB = 1 << 20
 
 @dataclass
 class AReader:
-    """Reports these samples and ends. An end of None has no answer yet."""
+    """Reports these samples and ends. An end of None has no answer yet; an error is raised."""
 
     samples: list[MetricSample] = field(default_factory=list)
-    ends: dict[str, FinalMetrics | None] = field(default_factory=dict)
+    ends: dict[str, FinalMetrics | Exception | None] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     def running(self, keys: Sequence[str]) -> Sequence[MetricSample]:
@@ -43,6 +43,8 @@ class AReader:
         found = self.ends[key]
         if found is None:
             raise ClusterUnavailable("not yet")
+        if isinstance(found, Exception):
+            raise found
         return found
 
 
@@ -267,6 +269,26 @@ def test_an_end_without_an_answer_blocks_no_other(company: Company, bob: User) -
     assert complete(final, company, reader, 3_610) == 1
     assert complete(final, company, reader, 3_640) == 0
     assert not AttemptMetrics.objects.filter(final_at=None).exists()
+
+
+@pytest.mark.parametrize("figures", [RuntimeError("a bug"), FinalMetrics(cpu_milli=1 << 63)])
+def test_an_end_that_fails_unexpectedly_blocks_no_other(
+    company: Company, bob: User, figures: FinalMetrics | Exception
+) -> None:
+    """A reader with a bug, and figures that cannot be stored. An hour later it ends without any.
+
+    Planted: the error left the round, and nothing was stored. Planted: it was asked for ever.
+    """
+    first, second = (ended_attempt(company, bob, number) for number in (10, 20))
+    reader = AReader(ends={first.key: figures, second.key: FinalMetrics(cpu_time_ms=1)})
+    final = FinalFigures()
+    assert complete(final, company, reader, 30) == 1
+    assert AttemptMetrics.objects.get(attempt=second).cpu_time_ms == 1
+    assert complete(final, company, reader, 3_610) == 1
+    row = AttemptMetrics.objects.get(attempt=first)
+    assert (row.final_at, row.cpu_milli) == (NOW + timedelta(seconds=3_610), None)
+    assert complete(final, company, reader, 3_640) == 0
+    assert reader.asked == [first.key, second.key, first.key]
 
 
 def test_points_go_90_days_after_the_end_and_the_summary_stays(company: Company, bob: User) -> None:
