@@ -70,7 +70,9 @@ def unused_below(path: str, *, actor: Actor, now: datetime) -> Unused:
     # As in the index of jobs by their ends.
     by_end = Coalesce("ended_at", Value(datetime(1970, 1, 1, tzinfo=UTC)))
     ended: QuerySet[Job] = jobs.alias(by_end=by_end).filter(by_end__gte=now - ENDED_WITHIN)
-    judged = metered.filter(Q(pk__in=running.values("pk")) | Q(job__in=ended.values("pk")))
+    of_ended = metered.filter(job__in=ended.values("pk"))
+    # An OR of both conditions would be checked for every attempt.
+    judged = metered.filter(pk__in=running.values("pk").union(of_ended.values("pk")))
     judged = judged.annotate(elapsed_s=_ELAPSED_S).filter(elapsed_s__gte=JUDGED_AFTER_S)
     gpus_known = Q(metrics__gpus_are_held__isnull=False) | Q(metrics__gpu_measured_s__gt=0)
     return Unused(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from uuid_utils.compat import uuid7
 
 from builders.api_callers import by_token
 from builders.clocks import ClockAt
 from builders.connector_builders import change_kind
 from builders.job_builders import a_job, an_attempt
 from builders.jobs_world import World, a_world
+from builders.planner import only_wanted_rows_are_looked_up, rows_read
 from builders.portal_builders import NOW, a_pool
 from jobs.api import metrics as metric_views
 from jobs.api import unused as unused_views
@@ -265,6 +270,32 @@ def test_jobs_that_ended_are_listed_for_a_week(world: World) -> None:
     rows = unused(world)["memory"]
     assert ids(rows) == found[:1]
     assert rows[0]["summary"]["elapsed_s"] == 3_600
+
+
+def test_attempts_that_ended_long_ago_are_not_read(world: World) -> None:
+    """One runs, and 300 ended ten days ago. Planted: both conditions with OR, in one filter."""
+    runs = metered(world, job={"memory_mib_per_node": 8_192}, memory_peak_bytes=GIB)
+    long_ago = LATER - timedelta(days=10)
+    job = a_job(world.company, world.bob, state="succeeded", ended_at=long_ago)
+    old = an_attempt(job, cluster=world.company.cluster, state="ended", ended_at=long_ago)
+    old.started_at = old.released_at = long_ago
+    many = [copy(old) for _ in range(300)]
+    for number, each in enumerate(many):
+        each.pk, each.number = uuid7(), number + 2
+    Attempt.objects.bulk_create(many)
+    AttemptMetrics.objects.bulk_create(
+        AttemptMetrics(attempt=each, interval_s=30, memory_peak_bytes=1) for each in many
+    )
+    only_wanted_rows_are_looked_up()
+    with CaptureQueriesContext(connection) as queries:
+        assert ids(unused(world)["memory"]) == [str(runs.job_id)]
+    statements = [each["sql"] for each in queries if "jobs_attemptmetrics" in each["sql"]]
+    assert len(statements) == 4
+    for statement in statements:
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
+            plan = cursor.fetchone()[0][0]["Plan"]
+        assert rows_read(plan, "jobs_attempt") <= 3
 
 
 def test_people_see_their_own_jobs_alone(world: World) -> None:
