@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import BigIntegerField, Case, F, Func, IntegerField, Q, QuerySet, Value, When
-from django.db.models.functions import Coalesce, Extract
+from django.db.models.functions import Cast, Coalesce, Extract
 
 from jobs.access import visible_jobs
 from jobs.execution.sampling import REACH_S
@@ -115,7 +115,11 @@ def _rows(attempts: QuerySet[Attempt], now: datetime) -> list[UnusedRow]:
     ]
 
 
-_NODES: Any = Func(F("slots"), function="jsonb_array_length", output_field=IntegerField())
+# The database multiplies integers of 32 bits to one of 32 bits.
+_NODES: Any = Cast(
+    Func(F("slots"), function="jsonb_array_length", output_field=IntegerField()),
+    BigIntegerField(),
+)
 _MEMORY_ASKED: Any = Coalesce(
     F("metrics__memory_given_bytes"),
     F("job__memory_mib_per_node") * _NODES * Value(MIB, output_field=BigIntegerField()),

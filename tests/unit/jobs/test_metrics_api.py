@@ -298,6 +298,13 @@ def test_attempts_that_ended_long_ago_are_not_read(world: World) -> None:
         assert rows_read(plan, "jobs_attempt") <= 3
 
 
+def test_cores_of_thousands_of_nodes_are_counted(world: World) -> None:
+    """65,536 cores on each of 2,000 nodes. Planted: a product of 32 bits, which is too large."""
+    attempt = metered(world, job={"cpus_per_node": 65_536}, cpu_time_ms=1)
+    Attempt.objects.filter(pk=attempt.pk).update(slots=[{"node": "n", "mgpu": 1_000}] * 2_000)
+    assert ids(unused(world)["cpus"]) == [str(attempt.job_id)]
+
+
 def test_people_see_their_own_jobs_alone(world: World) -> None:
     """Against: the jobs of the whole team."""
     metered(world, job={"memory_mib_per_node": 8_192}, memory_peak_bytes=GIB)
