@@ -80,7 +80,8 @@ class MetricSummarySerializer(serializers.Serializer[Any]):
     )
     gpu_idle_permille = serializers.IntegerField(
         allow_null=True,
-        help_text="Part of the GPU time without a process or with a utilisation of 0",
+        help_text="Part of the GPU time with a utilisation of 0, or without a process where the "
+        "utilisation is unknown",
     )
     gpu_memory_peak_bytes = serializers.IntegerField(allow_null=True)
     gpus_idle_since = serializers.DateTimeField(

@@ -80,11 +80,11 @@ class UnusedResources(APIView):
         operation_id="get_unused_resources",
         summary="List jobs with idle GPUs, and jobs that asked for far more memory or CPUs than "
         "they used",
-        description="Idle GPUs: running jobs, all of whose GPUs have had no process or a "
-        f"utilisation of 0 for {IDLE_FOR.seconds // 60} minutes. Memory and CPUs: jobs that ran "
-        "for 10 minutes and used less than a quarter of what they were given or asked for. Jobs "
-        f"that ended are listed for {ENDED_WITHIN.days} days. Each list has at most {ROWS_MAX} "
-        "jobs, among those that the caller may see.",
+        description="Idle GPUs: running jobs, all of whose GPUs have had a utilisation of 0 for "
+        f"{IDLE_FOR.seconds // 60} minutes, or no process where the utilisation is unknown. Memory "
+        "and CPUs: jobs that ran for 10 minutes and used less than a quarter of what they were "
+        f"given or asked for. Jobs that ended are listed for {ENDED_WITHIN.days} days. Each list "
+        f"has at most {ROWS_MAX} jobs, among those that the caller may see.",
         parameters=UnusedParameters.in_openapi(),
         responses=answers({200: UnusedSerializer}, 404),
     )

@@ -17,7 +17,7 @@ LOGS_KEPT_FOR = timedelta(days=14)
 REASONS_KEPT_FOR = timedelta(days=90)
 #: Retention time of the points of an attempt after its end. Their number is bounded
 #: (`jobs.execution.sampling.POINTS_MAX`). The summary stays.
-METRIC_POINTS_KEPT_FOR = timedelta(days=90)
+METRIC_POINT_RETENTION = timedelta(days=90)
 #: The most lines that one statement deletes, and that one run of the timer deletes.
 _AT_ONCE = 10_000
 _LINES_MAX = 500_000
@@ -47,7 +47,7 @@ def forget_old_reasons(*, now: datetime, limit: int = _LINES_MAX) -> int:
 
 def forget_old_metric_points(*, now: datetime, limit: int = _LINES_MAX) -> int:
     """Delete the points of attempts that ended 90 days ago; return their number."""
-    return _delete_in_parts(_FORGET_POINTS, now - METRIC_POINTS_KEPT_FOR, limit)
+    return _delete_in_parts(_FORGET_POINTS, now - METRIC_POINT_RETENTION, limit)
 
 
 def _delete_in_parts(statement: str, before: datetime, limit: int) -> int:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import F, Value
 from django.db.models.functions import Coalesce
 
 from clusters.models import Cluster
 from connectors.errors import ConnectorError
 from connectors.metrics import FinalMetrics, GpuSample, MetricReader, MetricSample
-from jobs.leadership import Leadership
+from jobs.leadership import Leadership, NotLeading
 from jobs.models import Attempt, AttemptMetrics, AttemptState, Job, JobOrigin, MetricPoint
 from primitives.clock import from_epoch
 
@@ -34,7 +35,7 @@ POINTS_MAX = 240
 #: The most GPUs that a point names one by one.
 GPUS_MAX = 64
 #: A sample speaks for at most so many seconds before it: while nobody sampled, nothing is known.
-_REACH_S = 3 * SAMPLE_EVERY_S
+REACH_S = 3 * SAMPLE_EVERY_S
 #: The most ended attempts that a round asks a cluster about.
 ENDED_MAX = 20
 #: For so long after its end, a cluster is asked for the figures of an attempt.
@@ -104,7 +105,9 @@ def add_sample(
 ) -> None:
     """Add the sample of the moment `at` to the figures of an attempt that began at `started_at`."""
     known_since = row.sampled_at or started_at or at
-    passed_s = max(0, min(_REACH_S, int((at - known_since).total_seconds())))
+    passed_s = max(0, min(REACH_S, int((at - known_since).total_seconds())))
+    if at - known_since > timedelta(seconds=REACH_S):
+        row.gpus_idle_since = None
     row.sampled_at = at
     row.cpu_time_ms = _most(row.cpu_time_ms, sample.cpu_time_ms)
     row.memory_bytes = sample.memory_bytes
@@ -128,8 +131,8 @@ def _add_gpus(row: AttemptMetrics, gpus: Sequence[GpuSample], passed_s: int, at:
     row.gpu_percent_s += passed_s * sum(min(100, percent) for percent in percents)
     memory = [gpu.memory_bytes for gpu in gpus if gpu.memory_bytes is not None]
     row.gpu_memory_peak_bytes = _most(row.gpu_memory_peak_bytes, sum(memory) if memory else None)
-    held = [gpu.has_process for gpu in gpus if gpu.has_process is not None]
-    row.gpus_are_held = any(held) if held else None
+    answers = [gpu.has_process for gpu in gpus if gpu.has_process is not None]
+    row.gpus_are_held = any(answers) if answers else None
     if not gpus or len(idle) < len(gpus) or not all(idle):
         row.gpus_idle_since = None
     elif row.gpus_idle_since is None:
@@ -199,30 +202,35 @@ class FinalFigures:
         """Complete the metrics of attempts that ended; return how many.
 
         A round ends with the first attempt about which the cluster has no answer yet. The next
-        round continues behind it. Raises NotLeading when the leadership is over.
+        round continues behind it. An unexpected error postpones its attempt alone. Raises
+        NotLeading when the leadership is over, and OperationalError without a database.
         """
         _note_unsampled(cluster, leadership=leadership, now=now)
         ended = self._next_of(cluster)
         connection.close()
-        rows = []
+        count = 0
         for attempt in ended:
+            assert attempt.released_at is not None
+            may_come = now - attempt.released_at < FINAL_WITHIN
             try:
                 figures = reader.ended(attempt.key, attempt.native_id or "")
+                _complete(attempt, figures or FinalMetrics(), leadership=leadership, now=now)
+            except (NotLeading, OperationalError):
+                raise
             except ConnectorError as error:
-                assert attempt.released_at is not None
-                if now - attempt.released_at < FINAL_WITHIN:
+                if may_come:
                     self._postponed.add(attempt.id)
                     break
                 log.warning("attempt %s has no final metrics: %s", attempt.id, error)
-                figures = None
-            row = metrics_of(attempt)
-            add_final(row, figures or FinalMetrics(), attempt)
-            row.final_at = now
-            rows.append(row)
-        if rows:
-            with leadership.fence():
-                _store(rows)
-        return len(rows)
+                _complete(attempt, FinalMetrics(), leadership=leadership, now=now)
+            except Exception:
+                log.exception("the final metrics of attempt %s cannot be read", attempt.id)
+                if may_come:
+                    self._postponed.add(attempt.id)
+                    continue
+                _complete(attempt, FinalMetrics(), leadership=leadership, now=now)
+            count += 1
+        return count
 
     def _next_of(self, cluster: Cluster) -> list[Attempt]:
         waiting = (
@@ -240,6 +248,18 @@ class FinalFigures:
             self._postponed.clear()
             found = list(waiting[:ENDED_MAX])
         return found
+
+
+def _complete(
+    attempt: Attempt, figures: FinalMetrics, *, leadership: Leadership, now: datetime
+) -> None:
+    """Store the final figures of an ended attempt."""
+    # Figures that cannot be stored must not stay in the attempt's own row.
+    row = copy(metrics_of(attempt))
+    add_final(row, figures, attempt)
+    row.final_at = now
+    with leadership.fence():
+        _store([row])
 
 
 def _note_unsampled(cluster: Cluster, *, leadership: Leadership, now: datetime) -> None:

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import BigIntegerField, Case, F, Func, IntegerField, Q, QuerySet, Value, When
-from django.db.models.functions import Coalesce, Extract
+from django.db.models.functions import Cast, Coalesce, Extract
 
 from jobs.access import visible_jobs
+from jobs.execution.sampling import REACH_S
 from jobs.models import Attempt, Job
 from jobs.reading.metrics import MIB, MetricSummary, summary_of
 from primitives.units import DeviceKind
@@ -62,18 +63,22 @@ def unused_below(path: str, *, actor: Actor, now: datetime) -> Unused:
     jobs = visible_jobs(actor).filter(under([node.path], "team__path"))
     metered = Attempt.objects.filter(metrics__isnull=False, started_at__isnull=False)
     running = metered.filter(job__in=jobs.values("pk"), released_at=None)
+    idle = running.filter(
+        metrics__gpus_idle_since__lte=now - IDLE_FOR,
+        metrics__sampled_at__gte=now - timedelta(seconds=2 * REACH_S),
+    )
     # As in the index of jobs by their ends.
     by_end = Coalesce("ended_at", Value(datetime(1970, 1, 1, tzinfo=UTC)))
     ended: QuerySet[Job] = jobs.alias(by_end=by_end).filter(by_end__gte=now - ENDED_WITHIN)
-    judged = metered.filter(Q(pk__in=running.values("pk")) | Q(job__in=ended.values("pk")))
+    of_ended = metered.filter(job__in=ended.values("pk"))
+    # An OR of both conditions would be checked for every attempt.
+    judged = metered.filter(pk__in=running.values("pk").union(of_ended.values("pk")))
     judged = judged.annotate(elapsed_s=_ELAPSED_S).filter(elapsed_s__gte=JUDGED_AFTER_S)
     gpus_known = Q(metrics__gpus_are_held__isnull=False) | Q(metrics__gpu_measured_s__gt=0)
     return Unused(
         path=node.path.rstrip("/"),
         idle_gpus=_rows(
-            running.filter(metrics__gpus_idle_since__lte=now - IDLE_FOR).order_by(
-                F("metrics__gpus_idle_since").asc(), F("mgpu").desc(), "pk"
-            ),
+            idle.order_by(F("metrics__gpus_idle_since").asc(), F("mgpu").desc(), "pk"),
             now,
         ),
         memory=_rows(
@@ -110,7 +115,11 @@ def _rows(attempts: QuerySet[Attempt], now: datetime) -> list[UnusedRow]:
     ]
 
 
-_NODES: Any = Func(F("slots"), function="jsonb_array_length", output_field=IntegerField())
+# The database multiplies integers of 32 bits to one of 32 bits.
+_NODES: Any = Cast(
+    Func(F("slots"), function="jsonb_array_length", output_field=IntegerField()),
+    BigIntegerField(),
+)
 _MEMORY_ASKED: Any = Coalesce(
     F("metrics__memory_given_bytes"),
     F("job__memory_mib_per_node") * _NODES * Value(MIB, output_field=BigIntegerField()),

@@ -29,23 +29,34 @@ def mark_at(file: int, number: int) -> LogTime:
     return LogTime(until, None if at_ms == _UNKNOWN else at_ms)
 
 
-def first_after(count: int, mark: Callable[[int], LogTime], offset: int) -> int:
-    """Return the number of the first of `count` marks whose bytes end after `offset`."""
+def first_after(count: int, mark: Callable[[int], LogTime | None], offset: int) -> int:
+    """Return the number of the first of `count` marks whose bytes end after `offset`.
+
+    None instead of a mark ends the marks.
+    """
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
-        low, high = (middle + 1, high) if mark(middle).until <= offset else (low, middle)
+        found = mark(middle)
+        is_before = found is not None and found.until <= offset
+        low, high = (middle + 1, high) if is_before else (low, middle)
     return low
 
 
 def marks_between(
-    count: int, mark: Callable[[int], LogTime], start: int, end: int
+    count: int, mark: Callable[[int], LogTime | None], start: int, end: int
 ) -> list[LogTime]:
-    """Return those of `count` marks that the bytes `[start, end)` need, as far as there are."""
+    """Return those of `count` marks that the bytes `[start, end)` need, as far as there are.
+
+    None instead of a mark ends the marks, as does a mark of no more bytes than the one before.
+    """
     found: list[LogTime] = []
     if start < end:
         for number in range(first_after(count, mark, start), count):
-            found.append(mark(number))
-            if found[-1].until >= end:
+            each = mark(number)
+            if each is None or (found and each.until <= found[-1].until):
+                break
+            found.append(each)
+            if each.until >= end:
                 break
     return found

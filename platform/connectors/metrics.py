@@ -27,13 +27,13 @@ class GpuSample:
 
     @property
     def is_idle(self) -> bool | None:
-        """Return whether it does nothing: no process holds it, or its utilisation is 0.
+        """Return whether the GPU does nothing; None if that is unknown.
 
-        None if neither is known.
+        The utilisation decides. A GPU of unknown utilisation is idle without a process.
         """
-        if self.has_process is False:
-            return True
-        return None if self.utilisation_percent is None else self.utilisation_percent == 0
+        if self.utilisation_percent is not None:
+            return self.utilisation_percent == 0
+        return True if self.has_process is False else None
 
 
 @dataclass(frozen=True, slots=True)

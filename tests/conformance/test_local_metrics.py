@@ -67,12 +67,17 @@ def test_cpu_time_of_ended_children_and_memory_in_use_count(local_rig: LocalRig)
 
 
 def test_all_ranks_count(local_rig: LocalRig) -> None:
-    """Planted: the figures of the first rank alone."""
+    """Also of a rank beside one that is not started yet.
+
+    Planted: the figures of the first rank alone. Planted: the attempt had no figures then.
+    """
     slots = (RankSlot("node-001", 1000), RankSlot("node-002", 1000))
     workload = a_workload("exec sleep 100", slots=slots)
     local_rig.connector.submit(workload)
     until_running(local_rig.connector, workload.key)
     assert sampled(local_rig, workload.key).processes == 2
+    (local_rig.root / "attempts" / workload.key / "ranks" / "0.started").unlink()
+    assert sampled(local_rig, workload.key).processes == 1
 
 
 def test_an_end_without_records_has_no_figures(local_rig: LocalRig) -> None:
@@ -122,6 +127,26 @@ def test_whole_gpus_are_read_by_index(local_rig: LocalRig) -> None:
     assert sampled(local_rig, workload.key).gpus == (
         GpuSample(host, 0, 35, 1024 * MIB, 81559 * MIB, has_process=True),
         GpuSample(host, 1, None, 3 * MIB, 81559 * MIB, has_process=False),
+    )
+
+
+@pytest.mark.parametrize("line", ["[Not Supported]", "GPU-b, [N/A], [N/A]"])
+@pytest.mark.parametrize("mgpu", [1000, 500])
+def test_without_a_list_of_processes_nobody_knows_of_any(
+    local_rig: LocalRig, two_gpus: Path, line: str, mgpu: int
+) -> None:
+    """Planted: the line was left out, and the GPU had no process."""
+    two_gpus.write_text(two_gpus.read_text().replace("GPU-a, 4026, 1010", line))
+    nodes = {**local_rig.options["nodes"], "shared": True}
+    local_rig.options |= {"nodes": nodes, "use_real_gpus": True}
+    local_rig.connector = local_rig.open()
+    node = f"{socket.gethostname()}-gpu1"
+    workload = a_workload("exec sleep 100", slots=(RankSlot(node, mgpu),))
+    local_rig.connector.submit(workload)
+    until_running(local_rig.connector, workload.key)
+    memory_bytes = 3 * MIB if mgpu == 1000 else None
+    assert sampled(local_rig, workload.key).gpus == (
+        GpuSample(node, 1, None, memory_bytes, 81559 * MIB, has_process=None),
     )
 
 

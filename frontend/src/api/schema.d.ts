@@ -4844,7 +4844,7 @@ export interface paths {
         };
         /**
          * List jobs with idle GPUs, and jobs that asked for far more memory or CPUs than they used
-         * @description Idle GPUs: running jobs, all of whose GPUs have had no process or a utilisation of 0 for 10 minutes. Memory and CPUs: jobs that ran for 10 minutes and used less than a quarter of what they were given or asked for. Jobs that ended are listed for 7 days. Each list has at most 50 jobs, among those that the caller may see.
+         * @description Idle GPUs: running jobs, all of whose GPUs have had a utilisation of 0 for 10 minutes, or no process where the utilisation is unknown. Memory and CPUs: jobs that ran for 10 minutes and used less than a quarter of what they were given or asked for. Jobs that ended are listed for 7 days. Each list has at most 50 jobs, among those that the caller may see.
          */
         get: operations["get_unused_resources"];
         put?: never;
@@ -9499,7 +9499,7 @@ export interface components {
             cpu_time_ms: number | null;
             /** @description From the start to the latest figures */
             elapsed_s: number;
-            /** @description Part of the GPU time without a process or with a utilisation of 0 */
+            /** @description Part of the GPU time with a utilisation of 0, or without a process where the utilisation is unknown */
             gpu_idle_permille: number | null;
             gpu_memory_peak_bytes: number | null;
             /** @description Mean over all GPUs and the time */

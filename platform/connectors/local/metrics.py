@@ -74,16 +74,19 @@ class LocalMetrics:
 
     def _find(self, key: str) -> _Running | None:
         files = self._connector.files_of(key)
-        keepers = {}
-        with contextlib.suppress(FileNotFoundError, CorruptRecord):
+        try:
             spec = read_spec(files.spec)
-            for rank in range(spec.ranks):
+        except (FileNotFoundError, CorruptRecord):
+            return None
+        keepers = {}
+        for rank in range(spec.ranks):
+            # A keeper has its lock before it writes that the rank is started.
+            with contextlib.suppress(FileNotFoundError, CorruptRecord):
                 # A number whose process is not the keeper any more would be somebody else's.
                 if is_locked(files.rank(rank, "lock")):
                     record = read_json(files.rank(rank, "started"))
                     keepers[rank] = integer(record, "keeper")
-            return _Running(spec, keepers) if keepers else None
-        return None
+        return _Running(spec, keepers) if keepers else None
 
     def _sample(
         self,
@@ -138,8 +141,10 @@ def _gpu_sample(slot: Slot, index: int, gpu: NvidiaGpu, pids: frozenset[int]) ->
             gpu.utilisation_percent,
             gpu.memory_bytes,
             gpu.memory_total_bytes,
-            has_process=bool(gpu.processes),
+            has_process=None if gpu.processes is None else bool(gpu.processes),
         )
+    if gpu.processes is None:
+        return GpuSample(slot.node, index, memory_total_bytes=gpu.memory_total_bytes)
     own = [memory for pid, memory in gpu.processes.items() if pid in pids]
     known = [memory for memory in own if memory is not None]
     return GpuSample(

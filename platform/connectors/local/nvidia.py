@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.errors import ClusterUnavailable
@@ -17,12 +17,16 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class NvidiaGpu:
-    """One GPU of this machine. `processes` has the memory in bytes by process number."""
+    """One GPU of this machine.
+
+    `processes` has the memory in bytes by process number. None means that nvidia-smi lists no
+    processes here, as for a driver without that support.
+    """
 
     utilisation_percent: int | None
     memory_bytes: int | None
     memory_total_bytes: int | None
-    processes: Mapping[int, int | None]
+    processes: Mapping[int, int | None] | None
 
 
 def nvidia_smi(query: str) -> list[str] | None:
@@ -56,25 +60,37 @@ def nvidia_gpus() -> dict[int, NvidiaGpu]:
     """Return the GPUs of this machine by index. Raises ClusterUnavailable."""
     lines = nvidia_smi("--query-gpu=index,uuid,utilization.gpu,memory.used,memory.total")
     apps = nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory")
-    processes: dict[str, dict[int, int | None]] = {}
-    for uuid, pid, memory in _cells(apps, 3):
-        if pid.isdecimal():
-            processes.setdefault(uuid, {})[int(pid)] = _bytes(memory)
-    return {
-        int(index): NvidiaGpu(
-            _number(utilisation), _bytes(used), _bytes(total), processes.get(uuid, {})
-        )
-        for index, uuid, utilisation, used, total in _cells(lines, 5)
-        if index.isdecimal()
-    }
-
-
-def _cells(lines: list[str] | None, count: int) -> Iterator[list[str]]:
-    """Yield the cells of each line that has `count` of them."""
+    processes = _processes(apps)
+    found = {}
     for line in lines or ():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == count:
-            yield cells
+        cells = _cells(line)
+        if len(cells) == 5 and cells[0].isdecimal():
+            index, uuid, utilisation, used, total = cells
+            found[int(index)] = NvidiaGpu(
+                _number(utilisation),
+                _bytes(used),
+                _bytes(total),
+                None if processes is None else processes.get(uuid, {}),
+            )
+    return found
+
+
+def _processes(lines: list[str] | None) -> dict[str, dict[int, int | None]] | None:
+    """Return the processes by GPU; None if any line names no process, as "[Not Supported]"."""
+    if lines is None:
+        return None
+    found: dict[str, dict[int, int | None]] = {}
+    for line in filter(None, lines):
+        cells = _cells(line)
+        if len(cells) != 3 or not cells[1].isdecimal():
+            return None
+        uuid, pid, memory = cells
+        found.setdefault(uuid, {})[int(pid)] = _bytes(memory)
+    return found
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split(",")]
 
 
 def _number(text: str) -> int | None:

@@ -161,12 +161,12 @@ def _times(directory: int, name: str, uid: int, start: int, end: int) -> list[Lo
     return []
 
 
-def _mark_at(file: int, number: int) -> LogTime:
-    """Return a mark of a file that may have any content."""
+def _mark_at(file: int, number: int) -> LogTime | None:
+    """Return a mark of a file that may have any content; None for what is no mark."""
     line = os.pread(file, MARK_CHARS, number * MARK_CHARS)
     found = _MARK.fullmatch(line)
     if found is None:
-        return LogTime(0, None)
+        return None
     return LogTime(int(found[1]), int(found[2]) * 1_000)
 
 

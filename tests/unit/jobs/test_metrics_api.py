@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from uuid_utils.compat import uuid7
 
 from builders.api_callers import by_token
 from builders.clocks import ClockAt
 from builders.connector_builders import change_kind
 from builders.job_builders import a_job, an_attempt
 from builders.jobs_world import World, a_world
+from builders.planner import only_wanted_rows_are_looked_up, rows_read
 from builders.portal_builders import NOW, a_pool
 from jobs.api import metrics as metric_views
 from jobs.api import unused as unused_views
@@ -204,12 +209,16 @@ def ids(rows: Any) -> list[str]:
 
 
 def test_gpus_that_are_idle_for_ten_minutes_are_listed_the_longest_first(world: World) -> None:
-    """Against: GPUs that are idle since a minute ago. Against: attempts that ended."""
+    """Against: GPUs that are idle since a minute ago. Against: attempts that ended.
 
-    def idle(minutes: int) -> Attempt:
+    Planted: attempts without a sample in the latest three minutes.
+    """
+
+    def idle(minutes: int, *, sampled_s: int = 3_420) -> Attempt:
         since = LATER - timedelta(minutes=minutes)
-        return metered(world, gpus_idle_since=since, gpus_are_held=False)
+        return metered(world, sampled_s=sampled_s, gpus_idle_since=since, gpus_are_held=False)
 
+    idle(50, sampled_s=3_419)
     short, long, just = idle(10), idle(40), idle(9)
     ended = idle(50)
     Attempt.objects.filter(pk=ended.pk).update(state="ended", ended_at=NOW, released_at=NOW)
@@ -276,6 +285,39 @@ def test_jobs_that_ended_are_listed_for_a_week(world: World) -> None:
     rows = unused(world)["memory"]
     assert ids(rows) == found[:1]
     assert rows[0]["summary"]["elapsed_s"] == 3_600
+
+
+def test_attempts_that_ended_long_ago_are_not_read(world: World) -> None:
+    """One runs, and 300 ended ten days ago. Planted: both conditions with OR, in one filter."""
+    runs = metered(world, job={"memory_mib_per_node": 8_192}, memory_peak_bytes=GIB)
+    long_ago = LATER - timedelta(days=10)
+    job = a_job(world.company, world.bob, state="succeeded", ended_at=long_ago)
+    old = an_attempt(job, cluster=world.company.cluster, state="ended", ended_at=long_ago)
+    old.started_at = old.released_at = long_ago
+    many = [copy(old) for _ in range(300)]
+    for number, each in enumerate(many):
+        each.pk, each.number = uuid7(), number + 2
+    Attempt.objects.bulk_create(many)
+    AttemptMetrics.objects.bulk_create(
+        AttemptMetrics(attempt=each, interval_s=30, memory_peak_bytes=1) for each in many
+    )
+    only_wanted_rows_are_looked_up()
+    with CaptureQueriesContext(connection) as queries:
+        assert ids(unused(world)["memory"]) == [str(runs.job_id)]
+    statements = [each["sql"] for each in queries if "jobs_attemptmetrics" in each["sql"]]
+    assert len(statements) == 4
+    for statement in statements:
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
+            plan = cursor.fetchone()[0][0]["Plan"]
+        assert rows_read(plan, "jobs_attempt") <= 3
+
+
+def test_cores_of_thousands_of_nodes_are_counted(world: World) -> None:
+    """65,536 cores on each of 2,000 nodes. Planted: a product of 32 bits, which is too large."""
+    attempt = metered(world, job={"cpus_per_node": 65_536}, cpu_time_ms=1)
+    Attempt.objects.filter(pk=attempt.pk).update(slots=[{"node": "n", "mgpu": 1_000}] * 2_000)
+    assert ids(unused(world)["cpus"]) == [str(attempt.job_id)]
 
 
 def test_people_see_their_own_jobs_alone(world: World) -> None:

@@ -16,7 +16,7 @@ from builders.portal_builders import NOW, Company
 from connectors.errors import ClusterUnavailable
 from connectors.metrics import FinalMetrics, GpuSample, MetricSample
 from jobs.execution import sampling
-from jobs.execution.retention import METRIC_POINTS_KEPT_FOR, forget_old_metric_points
+from jobs.execution.retention import METRIC_POINT_RETENTION, forget_old_metric_points
 from jobs.execution.sampling import FinalFigures, sample_running
 from jobs.models import Attempt, AttemptMetrics, MetricPoint
 from tenants.models import User
@@ -29,10 +29,10 @@ MIB = 1 << 20
 
 @dataclass
 class AReader:
-    """Reports these samples and ends. An end of None has no answer yet."""
+    """Reports these samples and ends. An end of None has no answer yet; an error is raised."""
 
     samples: list[MetricSample] = field(default_factory=list)
-    ends: dict[str, FinalMetrics | None] = field(default_factory=dict)
+    ends: dict[str, FinalMetrics | Exception | None] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     def running(self, keys: Sequence[str]) -> Sequence[MetricSample]:
@@ -43,6 +43,8 @@ class AReader:
         found = self.ends[key]
         if found is None:
             raise ClusterUnavailable("not yet")
+        if isinstance(found, Exception):
+            raise found
         return found
 
 
@@ -156,13 +158,39 @@ def test_gpus_are_idle_since_none_of_them_works(company: Company, bob: User) -> 
     assert at(120, 5).gpus_idle_since is None
 
 
+@pytest.mark.parametrize(
+    ("percent", "has_process", "is_idle"),
+    [
+        (95, False, False),
+        (0, True, True),
+        (0, None, True),
+        (None, False, True),
+        (None, True, None),
+        (None, None, None),
+    ],
+)
+def test_the_utilisation_decides_whether_a_gpu_is_idle(
+    percent: int | None, has_process: bool | None, is_idle: bool | None
+) -> None:
+    """A list of processes may be empty because nobody may read it.
+
+    Planted: a GPU without a process was idle, whatever its utilisation.
+    """
+    assert GpuSample("n1", 0, percent, has_process=has_process).is_idle is is_idle
+
+
 def test_time_without_samples_counts_for_nobody(company: Company, bob: User) -> None:
-    """An hour without an observer is not an idle hour. Against: the whole time counted."""
+    """An hour without an observer is not an idle hour.
+
+    Against: the whole time counted. Planted: the GPUs were idle since before that hour.
+    """
     attempt = running_attempt(company, bob)
     unused = (GpuSample("n1", 0, has_process=False),)
     sample(company, a_sample(attempt, 30, gpus=unused))
     sample(company, a_sample(attempt, 3_630, gpus=unused))
-    assert AttemptMetrics.objects.get(attempt=attempt).gpu_idle_s == 30 + 90
+    row = AttemptMetrics.objects.get(attempt=attempt)
+    assert row.gpu_idle_s == 30 + 90
+    assert row.gpus_idle_since == NOW + timedelta(seconds=3_540)
 
 
 def test_a_long_attempt_keeps_few_points_that_are_evenly_spread(
@@ -243,9 +271,29 @@ def test_an_end_without_an_answer_blocks_no_other(company: Company, bob: User) -
     assert not AttemptMetrics.objects.filter(final_at=None).exists()
 
 
+@pytest.mark.parametrize("figures", [RuntimeError("a bug"), FinalMetrics(cpu_milli=1 << 63)])
+def test_an_end_that_fails_unexpectedly_blocks_no_other(
+    company: Company, bob: User, figures: FinalMetrics | Exception
+) -> None:
+    """A reader with a bug, and figures that cannot be stored. An hour later it ends without any.
+
+    Planted: the error left the round, and nothing was stored. Planted: it was asked for ever.
+    """
+    first, second = (ended_attempt(company, bob, number) for number in (10, 20))
+    reader = AReader(ends={first.key: figures, second.key: FinalMetrics(cpu_time_ms=1)})
+    final = FinalFigures()
+    assert complete(final, company, reader, 30) == 1
+    assert AttemptMetrics.objects.get(attempt=second).cpu_time_ms == 1
+    assert complete(final, company, reader, 3_610) == 1
+    row = AttemptMetrics.objects.get(attempt=first)
+    assert (row.final_at, row.cpu_milli) == (NOW + timedelta(seconds=3_610), None)
+    assert complete(final, company, reader, 3_640) == 0
+    assert reader.asked == [first.key, second.key, first.key]
+
+
 def test_points_go_90_days_after_the_end_and_the_summary_stays(company: Company, bob: User) -> None:
     """Against: points of an attempt that runs for longer went, too."""
-    long_ago = NOW - METRIC_POINTS_KEPT_FOR - timedelta(days=1)
+    long_ago = NOW - METRIC_POINT_RETENTION - timedelta(days=1)
     over, runs = ended_attempt(company, bob, 0), running_attempt(company, bob)
     Attempt.objects.filter(pk=over.pk).update(started_at=long_ago, released_at=long_ago)
     for attempt in (over, runs):

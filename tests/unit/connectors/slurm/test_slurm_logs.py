@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from connectors.errors import ClusterUnavailable, LogUnavailable
-from connectors.protocol import LogChunk
+from connectors.protocol import LogChunk, LogTime
 from connectors.slurm import logs
 from connectors.slurm.logs import RankExits, read_exits, read_log, within
 
@@ -43,6 +43,41 @@ def test_a_stream_ends_with_its_rank(tmp_path: Path, outputs: Path) -> None:
     (outputs / "key.0.exit").write_text("0\n")
     assert read(tmp_path) == LogChunk(b"abc", 0, 3, is_final=True, is_truncated=False)
     assert read(tmp_path, cap=2) == LogChunk(b"ab", 0, 2, is_final=True, is_truncated=True)
+
+
+@pytest.mark.parametrize(
+    ("later", "times"),
+    [
+        (b"000000000000003 1700000001\n", ((2, 1_700_000_000_000), (3, 1_700_000_001_000))),
+        (b"x" * 27, ((2, 1_700_000_000_000),)),
+        (b"000000000000002 1700000001\n", ((2, 1_700_000_000_000),)),
+    ],
+)
+def test_a_file_of_times_is_read_up_to_the_first_line_that_is_no_mark(
+    tmp_path: Path,
+    outputs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    later: bytes,
+    times: tuple[tuple[int, int], ...],
+) -> None:
+    """The job may write 100,000 lines there, whose sizes may not grow. The search of the first
+    line reads 17 of them.
+
+    Planted: all lines were read.
+    """
+    (outputs / "key.0.stdout").write_text("abcd")
+    (outputs / "key.0.exit").write_text("0\n")
+    (outputs / "key.0.stdout.times").write_bytes(b"000000000000002 1700000000\n" + later * 100_000)
+    numbers: list[int] = []
+    mark_at = logs._mark_at
+
+    def counted(file: int, number: int) -> LogTime | None:
+        numbers.append(number)
+        return mark_at(file, number)
+
+    monkeypatch.setattr(logs, "_mark_at", counted)
+    assert read(tmp_path).times == times
+    assert len(numbers) <= 20
 
 
 def to_link(path: Path, secret: Path) -> None:
