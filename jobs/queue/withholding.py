@@ -19,6 +19,7 @@ from jobs.lifecycle import ACTIVE
 from primitives.clock import from_epoch
 from primitives.state_words import state_phrase
 from primitives.units import DeviceKind, gpus_text
+from webapi.row_access import all_rows
 
 DEPENDENCY = "dependency"
 ARRAY_LIMIT_REACHED = "array_limit_reached"
@@ -342,11 +343,13 @@ def _beyond(tasks: Sequence[tuple[int, str, str]]) -> Iterator[Withheld]:
         yield Withheld(job, ARRAY_LIMIT_REACHED, numbers)
 
 
+@all_rows()
 def first_tasks(array_ids: Collection[UUID]) -> dict[UUID, FirstTask]:
     """Return by array the task that is to start first.
 
     The order is that in which tasks are offered. Where no task is offered it is the first started
-    task. One query, which does not read the withheld tasks behind it.
+    task. One query, which does not read the withheld tasks behind it. The caller has found the
+    arrays: a policy on each task would be checked before the conditions that keep to this order.
     """
     if not array_ids:
         return {}
