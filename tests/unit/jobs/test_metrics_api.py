@@ -211,7 +211,7 @@ def ids(rows: Any) -> list[str]:
 def test_gpus_that_are_idle_for_ten_minutes_are_listed_the_longest_first(world: World) -> None:
     """Against: GPUs that are idle since a minute ago. Against: attempts that ended.
 
-    Planted: attempts without a sample in the latest three minutes.
+    Against: attempts without a sample in the latest three minutes.
     """
 
     def idle(minutes: int, *, sampled_s: int = 3_420) -> Attempt:

@@ -174,7 +174,7 @@ def test_the_utilisation_decides_whether_a_gpu_is_idle(
 ) -> None:
     """A list of processes may be empty because nobody may read it.
 
-    Planted: a GPU without a process was idle, whatever its utilisation.
+    Against: a GPU without a process was idle, whatever its utilisation.
     """
     assert GpuSample("n1", 0, percent, has_process=has_process).is_idle is is_idle
 
@@ -182,7 +182,7 @@ def test_the_utilisation_decides_whether_a_gpu_is_idle(
 def test_time_without_samples_counts_for_nobody(company: Company, bob: User) -> None:
     """An hour without an observer is not an idle hour.
 
-    Against: the whole time counted. Planted: the GPUs were idle since before that hour.
+    Against: the whole time counted. Against: the GPUs were idle since before that hour.
     """
     attempt = running_attempt(company, bob)
     unused = (GpuSample("n1", 0, has_process=False),)
@@ -277,7 +277,7 @@ def test_an_end_that_fails_unexpectedly_blocks_no_other(
 ) -> None:
     """A reader with a bug, and figures that cannot be stored. An hour later it ends without any.
 
-    Planted: the error left the round, and nothing was stored. Planted: it was asked for ever.
+    Against: the error left the round, and nothing was stored. Against: it was asked for ever.
     """
     first, second = (ended_attempt(company, bob, number) for number in (10, 20))
     reader = AReader(ends={first.key: figures, second.key: FinalMetrics(cpu_time_ms=1)})
