@@ -77,7 +77,7 @@ class Offer:
 def offer_to(team: Node, user: User) -> Offer:
     """Return the offer of this moment. One statement.
 
-    What other organizations never lend counts, too.
+    GPUs that other organizations never lend count, too.
     """
     with prepared_cursor() as cursor:
         cursor.execute(
