@@ -30,7 +30,7 @@ class MetricParameters(Parameters):
 
 
 class GpuMetricSerializer(serializers.Serializer[Any]):
-    """One GPU of an attempt at one moment; null: its cluster does not report the figure."""
+    """A GPU of an attempt at one moment; null: its cluster does not report the figure."""
 
     node = serializers.CharField()
     index = serializers.IntegerField(help_text="Counts on its node")

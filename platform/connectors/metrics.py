@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU of a workload at one moment. `index` counts on its `node`.
+    """A GPU of a workload at one moment. `index` counts on its `node`.
 
     `has_process` says whether a process of the workload holds the GPU.
     """

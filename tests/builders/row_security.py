@@ -1,4 +1,4 @@
-"""What row-level security hides, and a portal whose own filters let everything through."""
+"""Rows that row-level security hides, and a portal whose own filters let everything through."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job on a real Slurm used, after its end."""
+"""Use of a job on a real Slurm, after its end."""
 
 from __future__ import annotations
 

@@ -7764,7 +7764,7 @@ export interface components {
             amount_mgpu: number;
             node: string;
         };
-        /** @description One GPU of an attempt at one moment; null: its cluster does not report the figure. */
+        /** @description A GPU of an attempt at one moment; null: its cluster does not report the figure. */
         GpuMetric: {
             /** @description Whether a process of the job holds it */
             has_process: boolean | null;

@@ -43,7 +43,7 @@ export function VirtualTable<Row>({
   const [focused, setFocused] = useState<string | null>(null);
   const [isAtTop, setIsAtTop] = useState(true);
   const focusedIndex = focused === null ? -1 : rows.findIndex((row) => rowKey(row) === focused);
-  // eslint-disable-next-line react-hooks/incompatible-library -- no compiler of React memoizes this component
+  // eslint-disable-next-line react-hooks/incompatible-library -- useVirtualizer returns functions that change; no React compiler runs here
   const virtualizer = useVirtualizer<HTMLDivElement, HTMLTableRowElement>({
     count: rows.length,
     getScrollElement: () => frame.current,

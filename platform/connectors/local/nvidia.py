@@ -17,7 +17,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class NvidiaGpu:
-    """One GPU of this machine.
+    """A GPU of this machine.
 
     `processes` has the memory in bytes by process number. None means that nvidia-smi lists no
     processes here, as for a driver without that support.

@@ -288,7 +288,7 @@ def test_jobs_that_ended_are_listed_for_a_week(world: World) -> None:
 
 
 def test_attempts_that_ended_long_ago_are_not_read(world: World) -> None:
-    """One runs, and 300 ended ten days ago. Planted: both conditions with OR, in one filter."""
+    """An attempt runs, and 300 ended ten days ago. Planted: both conditions in one OR."""
     runs = metered(world, job={"memory_mib_per_node": 8_192}, memory_peak_bytes=GIB)
     long_ago = LATER - timedelta(days=10)
     job = a_job(world.company, world.bob, state="succeeded", ended_at=long_ago)

@@ -33,7 +33,7 @@ __all__ = ["cluster", "keeper_of"]
 
 
 def untimed(tmp_path: Path, *, offset: int = 0) -> LogChunk:
-    """What is kept of a log, but for times."""
+    """The kept files of a log, but for times."""
     return replace(chunk_of(tmp_path, offset=offset), times=())
 
 

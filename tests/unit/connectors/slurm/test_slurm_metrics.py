@@ -1,4 +1,4 @@
-"""What ended jobs used, by records of the accounting."""
+"""Use of ended jobs, by records of the accounting."""
 
 from __future__ import annotations
 
