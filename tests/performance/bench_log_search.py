@@ -9,7 +9,6 @@ its longest page.
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import tempfile
 import time
@@ -28,10 +27,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a hundredth of the size")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        os.environ["TIDEGATE_LOCAL_ROOTS"] = folder
-        with a_database():
-            measure(Path(folder) / "local", 1_000_000 if arguments.smoke else 100_000_000)
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder, a_database():
+        measure(Path(folder) / "local", 1_000_000 if arguments.smoke else 100_000_000)
 
 
 def measure(root: Path, size: int) -> None:
