@@ -468,6 +468,7 @@ class Reclaim(models.Model):
 
     The claim is stored with its victims before any victim is notified. A job has at most one open
     claim. `pool` is the pool of the slots if the job accepts several pools, else null.
+    `closed_nodes` are as in `Attempt`.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -475,6 +476,7 @@ class Reclaim(models.Model):
     pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="+")
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
     slots = models.JSONField()
+    closed_nodes = models.JSONField(default=list, db_default=[])
     created_at = models.DateTimeField()
     grace_until = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
@@ -592,6 +594,9 @@ class Attempt(models.Model):
     The cluster knows a native job's attempt by `native_id`, the job's `submitted_at`, and
     `cluster_user`. Such an attempt counts from `granted_at`.
 
+    `closed_nodes` are names of nodes of the cluster that the attempt must not get, because it would
+    run into their maintenance.
+
     `checkpoint_at` is the time of the last known checkpoint. It never goes back (trigger
     `checkpoints_never_go_back`), and a job may report one before its start is observed.
 
@@ -608,6 +613,7 @@ class Attempt(models.Model):
     # No query selects all attempts of a cluster, only those that hold GPUs.
     cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="attempts", db_index=False)
     slots = models.JSONField()
+    closed_nodes = models.JSONField(default=list, db_default=[])
     mgpu = models.BigIntegerField()
     guaranteed_mgpu = models.BigIntegerField()
     state = models.CharField(max_length=8, choices=AttemptState.choices)

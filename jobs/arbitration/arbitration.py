@@ -324,6 +324,7 @@ def _is_what_is_held(start: Start, held: Held) -> bool:
         and (None if start.pool is None else UUID(start.pool)) == held.pool_id
         and mgpu_of_ranks == held.mgpu_of_ranks
         and start.guaranteed_mgpu == sum(mgpu_of_ranks)
+        and start.closed_nodes == held.closed_nodes
     )
 
 
@@ -340,6 +341,7 @@ class _Granted(NamedTuple):
     number: int
     cluster_id: UUID
     slots: list[dict[str, Any]]
+    closed_nodes: Sequence[str]
     mgpu: int
     guaranteed_mgpu: int
     state: str
@@ -355,6 +357,7 @@ def _granted(job: _Started, start: Start, slots: list[dict[str, Any]]) -> _Grant
         number=job.attempt_number,
         cluster_id=UUID(start.cluster),
         slots=slots,
+        closed_nodes=start.closed_nodes,
         mgpu=sum(slot.mgpu for slot in start.slots),
         guaranteed_mgpu=start.guaranteed_mgpu,
         state=(AttemptState.RESERVED if native_id is None else AttemptState.STARTING).value,
@@ -458,6 +461,7 @@ def _apply_claims(
             pool_id=None if planned.pool is None else UUID(planned.pool),
             cluster_id=UUID(planned.cluster),
             slots=_slots_json(planned.slots),
+            closed_nodes=list(planned.closed_nodes),
             created_at=now,
             grace_until=from_epoch(planned.grace_until),
         )

@@ -120,6 +120,7 @@ class Held(NamedTuple):
     cluster_id: UUID
     pool_id: UUID | None
     mgpu_of_ranks: tuple[int, ...]
+    closed_nodes: tuple[str, ...]
 
 
 def held_for(jobs: Collection[UUID]) -> Mapping[UUID, Held]:
@@ -133,7 +134,8 @@ def held_for(jobs: Collection[UUID]) -> Mapping[UUID, Held]:
             """
             SELECT h.job_id, h.number, h.native_id, h.cluster_user, r.cluster_id, r.pool_id,
                    ARRAY(SELECT (slot->>'mgpu')::bigint FROM jsonb_array_elements(r.slots)
-                         WITH ORDINALITY AS s(slot, place) ORDER BY place)
+                         WITH ORDINALITY AS s(slot, place) ORDER BY place),
+                   ARRAY(SELECT jsonb_array_elements_text(r.closed_nodes))
             FROM jobs_heldsubmission h JOIN jobs_reclaim r ON r.id = h.reclaim_id
             WHERE r.closed_at IS NULL AND h.refusal = ''
               AND h.job_id = ANY(%s::uuid[])
@@ -142,8 +144,8 @@ def held_for(jobs: Collection[UUID]) -> Mapping[UUID, Held]:
             [uuid_array(jobs)],
         )
         return {
-            job: Held(number, native_id, user, cluster, pool, tuple(ranks))
-            for job, number, native_id, user, cluster, pool, ranks in cursor.fetchall()
+            job: Held(number, native_id, user, cluster, pool, tuple(ranks), tuple(closed))
+            for job, number, native_id, user, cluster, pool, ranks, closed in cursor.fetchall()
         }
 
 
@@ -200,6 +202,7 @@ def _attempt_of(held: HeldSubmission) -> Attempt:
         number=held.number,
         cluster=claim.cluster,
         slots=claim.slots,
+        closed_nodes=claim.closed_nodes,
         mgpu=mgpu,
         guaranteed_mgpu=mgpu,
         cluster_user=held.cluster_user,

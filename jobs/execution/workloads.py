@@ -72,6 +72,7 @@ def workload_of(attempt: Attempt) -> Workload:
         signal_ahead_s=job.signal_ahead_s,
         signals_shell_only=job.signals_shell_only,
         features=tuple(job.features),
+        closed_nodes=tuple(attempt.closed_nodes),
         image=job.image,
         cpus_per_node=job.cpus_per_node,
         memory_mib_per_node=job.memory_mib_per_node,

@@ -134,7 +134,8 @@ class Workload:
     - After a notice nothing is killed for `grace_s`, not even what outlives the script. After that,
       what a script left behind is killed. `signal_ahead_s` says how long before the time limit the
       notice comes; None means `grace_s`.
-    - Every node must have all of `features`.
+    - Every node must have all of `features`, and none may be one of `closed_nodes`. A cluster that
+      runs the workload on the nodes of its `slots` needs neither.
     - `image` is the container image for the script, on a cluster that runs images.
     - `required_topology` confines all nodes to one domain of that level. `preferred_topology` asks
       for nodes as close together as possible. Both are levels of `TOPOLOGY_LEVELS`, or "node".
@@ -166,6 +167,7 @@ class Workload:
     signal_ahead_s: int | None = None
     signals_shell_only: bool = False
     features: tuple[str, ...] = ()
+    closed_nodes: tuple[str, ...] = ()
     image: str | None = None
     required_topology: str | None = None
     preferred_topology: str | None = None

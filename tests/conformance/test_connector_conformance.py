@@ -111,6 +111,19 @@ def test_an_unknown_workload_is_absent_and_not_finished(rig: Rig) -> None:
     assert rig.connector.observe().observations == {}
 
 
+def test_a_workload_gets_none_of_its_closed_nodes(rig: Rig) -> None:
+    """All nodes but the last are closed, and so is one that the cluster does not have.
+
+    Planted on Slurm and Kubernetes: closed nodes are ignored; on Slurm: the unknown one is named.
+    """
+    nodes = [one.name for one in rig.connector.inventory().nodes if one.pool == "h100"]
+    workload = a_workload(slots=(RankSlot(nodes[-1], 8_000),))
+    rig.start(replace(workload, closed_nodes=(*nodes[:-1], "no-such-node")))
+    ended = until_released(rig.connector, workload.key)
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert [one.node for one in ended.slots or workload.slots] == nodes[-1:]
+
+
 @pytest.mark.parametrize(
     "key", ["", "A", "a_b", "a b", "a/b", "..", "a\n", "ä", "٣", "a" * 65, "a\0b"]
 )

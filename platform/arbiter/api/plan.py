@@ -92,6 +92,8 @@ class Start(NamedTuple):
 
     `guaranteed_mgpu` of it is inside the team's guarantee, the rest is borrowed. `pool` is set for
     a job that accepts several pools. None means the only pool that the job accepts.
+    `closed_nodes` are nodes of the cluster where the job would run into maintenance, sorted. A
+    cluster that chooses the nodes itself must not choose one of them.
     """
 
     job: str
@@ -99,6 +101,7 @@ class Start(NamedTuple):
     slots: tuple[Slot, ...]
     guaranteed_mgpu: int
     pool: str | None = None
+    closed_nodes: tuple[str, ...] = ()
 
 
 class ByCredits(NamedTuple):
@@ -135,7 +138,7 @@ class Reclaim:
 
     `victims` may be empty. Then attempts that are being stopped already free the slots, and the
     claim only reserves them for `job`. By `grace_until` (epoch seconds) the last of them is gone at
-    the latest. `pool` is as in `Start`.
+    the latest. `pool` and `closed_nodes` are as in `Start`, for a start at `grace_until`.
     """
 
     job: str
@@ -144,6 +147,7 @@ class Reclaim:
     victims: tuple[Victim, ...]
     grace_until: int = 0
     pool: str | None = None
+    closed_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

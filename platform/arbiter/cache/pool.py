@@ -16,6 +16,7 @@ from arbiter.cache.victim_order import VictimOrder
 from arbiter.fairshare.credits import Credits
 from arbiter.placement.capacity import Layout
 from arbiter.placement.free_devices import FreeDevices, Place
+from arbiter.placement.maintenance import names_on
 from arbiter.placement.node_sets import NodeKinds
 from arbiter.quota.entitlement import Guarantees, Protection, TeamJobs, with_changed
 from arbiter.quota.ledger import Ledger
@@ -287,7 +288,11 @@ class Pool:
         slots = tuple(Slot(node, job.mgpu_per_node) for node in place.nodes)
         pool = self.name if job.others else None
         grace_until = earmark.claim.grace_until
-        return Reclaim(job.id, place.cluster, slots, tuple(notices), grace_until, pool)
+        closed = self.config.windows.closed(job.time_limit_s, grace_until)
+        return Reclaim(
+            *(job.id, place.cluster, slots, tuple(notices), grace_until, pool),
+            closed_nodes=names_on(place.cluster, closed.nodes),
+        )
 
     def give_up(self, stand_in: Holding) -> None:
         """Drop a claim for a job that goes first; others may claim what was coming back for it."""

@@ -12,6 +12,7 @@ from arbiter.api.snapshot import QueuedJob, Slot
 from arbiter.cache.pool import Pool
 from arbiter.cache.running import Holding
 from arbiter.placement.free_devices import Place
+from arbiter.placement.maintenance import names_on
 from arbiter.quota.entitlement import Contender, Protection, TeamJobs, with_changed
 from arbiter.quota.tree import ROOT, Tree
 from primitives.units import MGPU_PER_GPU, largest_remainder
@@ -176,6 +177,7 @@ def starts_of(new: Iterable[NewStart], guaranteed_mgpu: Mapping[str, int]) -> li
             tuple([Slot(node, start.job.mgpu_per_node) for node in start.place.nodes]),
             guaranteed_mgpu.get(start.job.id, 0),
             start.job.pool if start.job.others else None,
+            names_on(start.place.cluster, start.job.closed_nodes),
         )
         for start in new
     ]

@@ -19,6 +19,11 @@ class Closed(NamedTuple):
 OPEN = Closed()
 
 
+def names_on(cluster: str, nodes: Iterable[NodeName]) -> tuple[str, ...]:
+    """Return the names of those of the `nodes` that are on a cluster, sorted."""
+    return tuple(sorted(one.node for one in nodes if one.cluster == cluster))
+
+
 class Windows:
     """The maintenance windows of one pool, the earliest first.
 

@@ -451,6 +451,7 @@ class _Plain(Dialect):
             "memory_per_node": submission.memory_mb_per_node,
             "time_limit": submission.time_limit_minutes,
             "constraints": submission.constraint,
+            "exclude_nodes": ",".join(submission.excluded_nodes) or None,
         }
         job.update({key: value for key, value in optional.items() if value is not None})
         return {"job": job, "script": submission.script}
@@ -547,6 +548,8 @@ class _Structured(Dialect):
             job["time_limit"] = self._out_number(submission.time_limit_minutes)
         if submission.constraint is not None:
             job["constraints"] = submission.constraint
+        if submission.excluded_nodes:
+            job["excluded_nodes"] = list(submission.excluded_nodes)
         return {"job": job}
 
     def node_update(self, *, drain: bool, reason: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class Submission:
     `name` identifies the job. It asks for `gpus_per_node` GPUs of `gres_type` on each of
     `node_count` nodes; for the type `tres.CORES`, for as many CPUs and no GPUs. Only the variables
     in `environment` reach the job; it must not be empty. `hold` keeps the job pending until its
-    release.
+    release. The job gets none of `excluded_nodes`, all of which the cluster must know.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Submission:
     memory_mb_per_node: int | None = None
     time_limit_minutes: int | None = None
     constraint: str | None = None
+    excluded_nodes: tuple[str, ...] = ()
     hold: bool = True
 
     @property

@@ -59,6 +59,8 @@ def check_submission(submission: Submission) -> None:
         raise WorkloadRejected("the working directory must be an absolute path")
     if submission.constraint is not None:
         check_line("constraint", submission.constraint)
+    for node in submission.excluded_nodes:
+        check_name("excluded node", node)
     for what, least in (("gpus_per_node", 1), ("node_count", 1), ("tasks_per_node", 1)):
         if getattr(submission, what) < least:
             raise WorkloadRejected(f"{what} must be at least {least}")

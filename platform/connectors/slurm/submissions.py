@@ -80,6 +80,7 @@ class SubmissionBuilder:
             memory_mb_per_node=workload.memory_mib_per_node or (each_mb and each_mb * gpus),
             time_limit_minutes=self._time_limit_minutes(workload, gpus, pool),
             constraint=constraint_of(pool, workload),
+            excluded_nodes=self._known(workload.closed_nodes),
             environment={"PATH": options.path, **_batch_variables(workload, working_directory)},
             script=batch_script(
                 _told_its_cores(workload, gpus) if is_of_cores else workload,
@@ -105,6 +106,13 @@ class SubmissionBuilder:
         return replace(
             submission, comment=comment_of(self._options.tag_secret, submission.name, asked)
         )
+
+    def _known(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return the nodes that the cluster has, because it refuses a job with any other."""
+        if not nodes:
+            return ()
+        has = self._hardware.get().nodes
+        return tuple(one for one in nodes if one in has)
 
     def _mounts(self, user: str, working_directory: str) -> tuple[str, ...]:
         """Return the directories that containers of `user` see, the working directory first."""

@@ -335,3 +335,25 @@ def test_nothing_is_reclaimed_on_nodes_that_close_before_the_job_ends() -> None:
     assert decide(some, Policy()).reclaims == ()
     other = replace(world, maintenance=(replace(_SOON, nodes=frozenset({"other"})),))
     assert len(decide(other, Policy()).reclaims) == 1
+
+
+def test_a_plan_names_the_closed_nodes_to_a_cluster_that_chooses_nodes_itself() -> None:
+    """A short job may run everywhere. Planted: nodes of other clusters are named, or none."""
+    long, short = a_queued("j", "o/a", gpus=8), a_queued("k", "o/a", gpus=8, time_limit_s=60)
+    alpha, beta = _of_nodes(_SOON, 0, 2), replace(_of_nodes(_SOON, 1), cluster="beta")
+    plan = decide(_nodes(4, [long, short], alpha, beta), Policy())
+    names = [device.node for device in devices(4)]
+    assert {one.job: one.closed_nodes for one in plan.starts} == {
+        "j": (names[0], names[2]),
+        "k": (),
+    }
+
+
+@pytest.mark.parametrize(("ahead_s", "named"), [(1_299, ("other",)), (1_300, ())])
+def test_a_claim_names_the_nodes_that_are_closed_at_the_end_of_its_grace(
+    ahead_s: int, named: tuple[str, ...]
+) -> None:
+    """Its job ends 1,300 s from now. Planted: it names those that are closed to it now."""
+    window = replace(_SOON, start_at=NOW + ahead_s, nodes=frozenset({"other"}))
+    (claim,) = decide(replace(_lent(1_000), maintenance=(window,)), Policy()).reclaims
+    assert (claim.grace_until, claim.closed_nodes) == (NOW + 300, named)

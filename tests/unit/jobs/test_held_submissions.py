@@ -222,8 +222,9 @@ def test_a_start_takes_over_what_its_cluster_holds_and_only_then_it_is_released(
         {"slots": (Slot(NODE, GPUS - 1_000),), "guaranteed_mgpu": GPUS - 1_000},
         {"cluster": ...},
         {"pool": ...},
+        {"closed_nodes": ("ai-company-001",)},
     ],
-    ids=["borrowed", "more nodes", "smaller", "elsewhere", "another pool"],
+    ids=["borrowed", "more nodes", "smaller", "elsewhere", "another pool", "other closed nodes"],
 )
 def test_what_is_not_what_was_granted_is_removed_and_the_job_is_submitted_anew(
     changes: dict[str, Any],
@@ -243,6 +244,7 @@ def test_what_is_not_what_was_granted_is_removed_and_the_job_is_submitted_anew(
     assert (attempt.id, attempt.number) == (attempt_id(job.id, 2), 2)
     assert (attempt.state, attempt.native_id) == ("reserved", None)
     assert Message.objects.get(kind="start_attempt").subject == attempt.id
+    assert attempt.closed_nodes == list(changes.get("closed_nodes", ()))
     Reclaim.objects.update(cluster=company.cluster)
     cluster = settled(company, listed(submission.id))
     assert (cluster.released, cluster.removed) == ([], [(f"tg-{submission.id}", "7")])

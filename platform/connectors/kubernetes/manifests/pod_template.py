@@ -19,7 +19,7 @@ from typing import Any
 
 from connectors.errors import WorkloadRejected
 from connectors.kubernetes.manifests import scripts
-from connectors.kubernetes.nodes.features import feature_terms
+from connectors.kubernetes.nodes.features import REQUIRED, feature_terms, without_nodes
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.resources import JOB
 from connectors.kubernetes.options.images import plain_image
@@ -521,10 +521,10 @@ def _placement(
     features = feature_terms(workload.features, options.features)
     is_of_cores = pool.device is DeviceKind.CPU
     terms = not_on_gpus(pool, options.pools) if is_of_cores else [[]]
-    if every := [[*term, *features] for term in terms if term or features]:
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
-            "nodeSelectorTerms": [{"matchExpressions": term} for term in every]
-        }
+    every = [[*term, *features] for term in terms if term or features]
+    selected = without_nodes([{"matchExpressions": one} for one in every], workload.closed_nodes)
+    if selected:
+        affinity[REQUIRED] = {"nodeSelectorTerms": selected}
     if is_of_cores and (nodes := _planned_nodes(workload)):
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
             {

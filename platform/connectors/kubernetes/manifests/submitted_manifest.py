@@ -22,6 +22,7 @@ from connectors.kubernetes.manifests.operator_objects import (
 )
 from connectors.kubernetes.manifests.pod_template import TTL_S, kueue_labels, metadata, pool_of
 from connectors.kubernetes.manifests.services import renamed_services, service_spec
+from connectors.kubernetes.nodes.features import REQUIRED, without_nodes
 from connectors.kubernetes.objects import naming
 from connectors.kubernetes.objects.resources import CLAIM_TEMPLATE, CONFIG_MAP, JOB, resource_of
 from connectors.kubernetes.options.options import KubernetesOptions
@@ -335,6 +336,11 @@ class _Template:
             spec["tolerations"] = [*known, *(dict(one) for one in pool.tolerations)]
         if pool.runtime_class is not None:
             spec["runtimeClassName"] = pool.runtime_class
+        if self._workload.closed_nodes:
+            required = _part(_part(_part(spec, "affinity"), "nodeAffinity"), REQUIRED)
+            required["nodeSelectorTerms"] = without_nodes(
+                required.get("nodeSelectorTerms") or (), self._workload.closed_nodes
+            )
 
 
 def _set_if_absent(item: Json, name: str, value: Any) -> None:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from connectors.kubernetes.nodes.features import REQUIRED
 from connectors.kubernetes.objects.reading import (
     Object,
     Odd,
@@ -140,7 +141,7 @@ def _fits(spec: Object, labels: Mapping[str, str]) -> bool:
     selector = part(spec, "nodeSelector")
     if any(selector.get(label, value) != value for label, value in labels.items()):
         return False
-    required = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    required = ("affinity", "nodeAffinity", REQUIRED)
     terms = [
         [one for one in parts(term, "matchExpressions") if text(one, "key") in labels]
         for term in parts(spec, *required, "nodeSelectorTerms")

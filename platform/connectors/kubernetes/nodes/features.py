@@ -1,4 +1,4 @@
-"""Features of nodes as labels of a Kubernetes cluster. No I/O.
+"""Features of nodes as labels of a Kubernetes cluster, and the affinity of Pods to nodes. No I/O.
 
 Option `features` maps a feature to a label, or to a label with a value. Any other feature NAME is
 label `feature.node.kubernetes.io/NAME`, which Node Feature Discovery sets, with any value but
@@ -7,7 +7,7 @@ label `feature.node.kubernetes.io/NAME`, which Node Feature Discovery sets, with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from connectors.errors import WorkloadRejected
@@ -16,6 +16,8 @@ from connectors.kubernetes.options.options import FEATURE_PREFIX, is_label_name
 #: By feature a label of nodes and its value, or None for any; `KubernetesOptions.features`.
 Features = Mapping[str, tuple[str, str | None]]
 
+#: The field of a node affinity that binds the scheduler.
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 #: The longest feature that a job can ask for, and the most features listed per node.
 _LENGTH_MAX = 64
 _FEATURES_MAX = 200
@@ -45,6 +47,20 @@ def feature_terms(wanted: tuple[str, ...], features: Features) -> list[dict[str,
         terms.append({"key": key, "operator": "Exists"})
         terms.append({"key": key, "operator": "NotIn", "values": [_NO]})
     return terms
+
+
+def without_nodes(terms: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return node selector terms that select what `terms` do, without the named nodes.
+
+    No terms select all nodes. A field takes one name only, so there is an entry for each node.
+    """
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    if not fields:
+        return [dict(term) for term in terms]
+    return [
+        {**term, "matchFields": [*(term.get("matchFields") or ()), *fields]}
+        for term in terms or [{}]
+    ]
 
 
 def features_of(labels: Mapping[str, str], features: Features) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from builders.kubernetes_builders import (
     some_options,
 )
 from connectors.errors import WorkloadRejected
-from connectors.kubernetes.nodes.features import feature_terms, features_of
+from connectors.kubernetes.nodes.features import feature_terms, features_of, without_nodes
 from connectors.kubernetes.objects.resources import JOB, RAYJOB
 from connectors.kubernetes.options.images import (
     ImageReference,
@@ -342,6 +342,21 @@ def test_features_are_labels() -> None:
     assert features_of({**labels, "a.b/fabric": "roce"}, features) == ("big", "nvlink")
     with pytest.raises(WorkloadRejected, match="can be no label"):
         feature_terms(("ib-",), features)
+
+
+@pytest.mark.parametrize(
+    "terms", [[], [{"matchExpressions": [{"key": "a"}]}, {"matchFields": [{"key": "b"}]}]]
+)
+def test_closed_nodes_are_left_out_of_every_term(terms: list[dict[str, Any]]) -> None:
+    """Any one term is enough for a node. Planted: only the first term leaves them out."""
+    fields = [
+        {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
+        {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]},
+    ]
+    assert without_nodes(terms, ()) == terms
+    assert without_nodes(terms, ("n1", "n2")) == [
+        {**term, "matchFields": [*term.get("matchFields", []), *fields]} for term in terms or [{}]
+    ]
 
 
 CORES = {"device": "cpu", "node_selector": {"zone": "a", "pool": "batch"}}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from builders.kubernetes_builders import (
     BLOCK,
@@ -573,3 +574,23 @@ def test_a_config_map_that_is_too_large_is_told() -> None:
     large = replace(made, others=({**made.others[0], "data": data},))
     with pytest.raises(WorkloadRejected, match=r"^a ConfigMap of the file has 1048577 bytes"):
         check_manifest_sizes(large)
+
+
+def test_pods_stay_off_closed_nodes_beside_what_the_person_selects() -> None:
+    """Planted: the person's own terms are lost."""
+    text = recorded("job")
+    item, _ = objects_of(text, 3_000, closed_nodes=("n1",))
+    field = {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    assert item["spec"]["template"]["spec"]["affinity"] == {
+        "nodeAffinity": {required: {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+    }
+    own = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    document = yaml.safe_load(text)
+    document["spec"]["template"]["spec"]["affinity"] = {
+        "nodeAffinity": {required: {"nodeSelectorTerms": [own]}}
+    }
+    item, _ = objects_of(yaml.safe_dump(document), 3_000, closed_nodes=("n1",))
+    assert item["spec"]["template"]["spec"]["affinity"] == {
+        "nodeAffinity": {required: {"nodeSelectorTerms": [{**own, "matchFields": [field]}]}}
+    }

@@ -265,3 +265,18 @@ def test_more_cpus_or_memory_than_nodes_have_another_cluster_may_give(
     )
     with pytest.raises(NotPrepared, match=words):
         builder.build(workload, "ana")
+
+
+def test_closed_nodes_are_excluded_if_the_cluster_has_them() -> None:
+    """Slurm refuses a job that excludes an unknown node. Planted: every closed node is named."""
+    node = SlurmNode("n1", "IDLE", frozenset(), "", ("h100",), (), {"h100": 8})
+    nodes = {name: replace(node, name=name) for name in ("n1", "n2")}
+    partition = SlurmPartition("h100", "UP", ("n1", "n2"), None, {"h100": 8})
+    builder = SubmissionBuilder(
+        parse_options(OPTIONS), Kept(lambda: Hardware({"h100": partition}, nodes))
+    )
+    slots = (RankSlot("n1", 1_000),)
+    workload = Workload(KEY, "job", "h100", "ana", "true", slots, "acme/nlp")
+    assert builder.build(workload, "ana").excluded_nodes == ()
+    workload = replace(workload, closed_nodes=("gone", "n2"))
+    assert builder.build(workload, "ana").excluded_nodes == ("n2",)

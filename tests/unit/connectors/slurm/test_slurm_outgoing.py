@@ -16,6 +16,7 @@ FULL = {
     "memory_mb_per_node": 64_000,
     "time_limit_minutes": 30,
     "constraint": "ib&h100",
+    "excluded_nodes": ("n1", "n2"),
 }
 
 
@@ -53,6 +54,7 @@ def test_a_submission_in_v38() -> None:
             "memory_per_node": 64_000,
             "time_limit": 30,
             "constraints": "ib&h100",
+            "exclude_nodes": "n1,n2",
         },
         "script": "#!/bin/bash\ntrue\n",
     }
@@ -82,6 +84,7 @@ def test_a_submission_in_the_newer_versions(version: str) -> None:
             "memory_per_node": number(64_000),
             "time_limit": number(30),
             "constraints": "ib&h100",
+            "excluded_nodes": ["n1", "n2"],
         }
     }
 
@@ -90,7 +93,8 @@ def test_a_submission_in_the_newer_versions(version: str) -> None:
 def test_what_a_submission_leaves_open_is_left_out(version: str) -> None:
     job = DIALECTS[version].submission(a_submission(hold=False))["job"]
     assert job["hold"] is False
-    assert not {"cpus_per_task", "memory_per_node", "time_limit", "constraints"} & set(job)
+    optional = {"cpus_per_task", "memory_per_node", "time_limit", "constraints"}
+    assert not {*optional, "excluded_nodes", "exclude_nodes"} & set(job)
 
 
 def test_nodes_are_drained_and_resumed_where_the_version_can() -> None:
