@@ -41,14 +41,16 @@ class MetricSample:
     """A running workload at one moment.
 
     `sampled_at` is in epoch seconds. `cpu_time_ms` is the CPU time of all its processes since the
-    start, those that have ended included. `memory_bytes` is in use now, and `memory_peak_bytes` is
-    the most that the cluster itself has seen since the start. `gpus` of None means that the cluster
-    reports nothing about GPUs.
+    start, those that have ended included. `cpu_rate_milli` is the busy milli-cores, as a mean over
+    the cluster's own window before the sample, on clusters that report no CPU time. `memory_bytes`
+    is in use now, and `memory_peak_bytes` is the most that the cluster itself has seen since the
+    start. `gpus` of None means that the cluster reports nothing about GPUs.
     """
 
     key: str
     sampled_at: int
     cpu_time_ms: int | None = None
+    cpu_rate_milli: int | None = None
     memory_bytes: int | None = None
     memory_peak_bytes: int | None = None
     processes: int | None = None

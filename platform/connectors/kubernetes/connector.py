@@ -153,6 +153,7 @@ class KubernetesConnector:
         self._version = ""
         # The alert of the last look about Pods outside of teams' queues.
         self._unqueued = ""
+        self._no_metrics = ""
         # The protocol has no `close`: threads and connections end with the connector.
         weakref.finalize(self, _close, self._api, self._caches, self._tender, self._keeper)
 
@@ -165,6 +166,15 @@ class KubernetesConnector:
     def api(self) -> KubeApi:
         """The API client, for the other features of a Kubernetes cluster."""
         return self._api
+
+    def known_attempts(self, key: str) -> tuple[Attempt, ...]:
+        """Return the attempts of `key` from the watches. Raises ClusterUnavailable."""
+        self._start()
+        return self._caches.attempts.of_key(key)
+
+    def note_metrics(self, refusal: str) -> None:
+        """Note why the cluster refuses its metrics, for its page; "" if it does not."""
+        self._no_metrics = refusal
 
     def known_state(self) -> KubeState:
         """Return the state from the watches. Raises ClusterUnavailable."""
@@ -324,11 +334,16 @@ class KubernetesConnector:
         found, odd = nodes_of(nodes, pools, self._options.features, use)
         untold = "" if self._options.portal_url is None else self._tokens.refusal()
         told = f"Jobs there get no access to the portal: {untold}." if untold else ""
+        unread = f"Jobs there have no metrics: {self._no_metrics}." if self._no_metrics else ""
         return Inventory(
             observed_at=probe.observed_at,
             nodes=found,
             api_version=self._api_version(),
-            complaints=(*self._kueue_complaints(), *filter(None, [self._unqueued, told]), *odd),
+            complaints=(
+                *self._kueue_complaints(),
+                *filter(None, [self._unqueued, told, unread]),
+                *odd,
+            ),
             identity={CLUSTER: probe.uid},
             portal_refusal=untold,
         )

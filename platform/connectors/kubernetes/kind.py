@@ -12,6 +12,7 @@ from connectors.kubernetes.connector import (
     open_kubernetes_logs,
 )
 from connectors.kubernetes.manifests.manifest_places import place_manifest, runs_manifests
+from connectors.kubernetes.metrics import open_metrics
 from connectors.kubernetes.natives.natives import control_natives
 from connectors.kubernetes.node_control.evicting import control_eviction
 from connectors.kubernetes.node_control.node_control import control_nodes
@@ -93,6 +94,7 @@ KUBERNETES = ClusterKind(
     open_logs=open_kubernetes_logs,
     open_account=open_account,
     account_days=ACCOUNT_DAYS,
+    open_metrics=open_metrics,
     control_natives=control_natives,
     holds_natives=holds_natives,
     control_nodes=control_nodes,

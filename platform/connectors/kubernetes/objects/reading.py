@@ -167,6 +167,19 @@ def memory_mib(item: Object, *path: str) -> int | None:
     return None if found is None else found >> 20
 
 
+def cpu_nano(item: Object, *path: str) -> int | None:
+    """Return the CPU quantity at `path` in billionths, which are exact; None without one.
+
+    Raises Odd.
+    """
+    return _scaled(item, path, 10**9)
+
+
+def memory_bytes(item: Object, *path: str) -> int | None:
+    """Return the memory quantity at `path` in bytes; None without one. Raises Odd."""
+    return _scaled(item, path, 1)
+
+
 def cpu_milli_asked(item: Object, *path: str) -> int | None:
     """Return the same as `cpu_milli` for a request: rounded up, as the cluster's scheduler does."""
     return _scaled(item, path, 1_000, ROUND_CEILING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.kubernetes.objects.reading import Odd, units
+from connectors.kubernetes.objects.reading import Odd, cpu_nano, memory_bytes, units
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,20 @@ def test_whole_units_are_read_in_every_notation(found: object, count: int) -> No
 def test_what_is_no_whole_number_of_units_is_odd(found: object) -> None:
     with pytest.raises(Odd, match=r"limits\.g is"):
         units({"limits": {"g": found}}, "limits", "g")
+
+
+@pytest.mark.parametrize(
+    ("found", "nano"),
+    [(None, None), ("0", 0), ("1", 10**9), ("250m", 250 * 10**6), ("12345678n", 12_345_678)],
+)
+def test_a_cpu_rate_is_read_to_a_billionth(found: str | None, nano: int | None) -> None:
+    """Planted: as thousandths, which are 12 of 12345678n."""
+    assert cpu_nano({"usage": {"cpu": found}}, "usage", "cpu") == nano
+
+
+@pytest.mark.parametrize(
+    ("found", "count"),
+    [(None, None), ("3Ki", 3_072), ("1.5Gi", 3 << 29), ("7", 7), ("128974848000m", 128_974_848)],
+)
+def test_memory_is_read_to_a_byte(found: str | None, count: int | None) -> None:
+    assert memory_bytes({"usage": {"memory": found}}, "usage", "memory") == count
