@@ -14,6 +14,9 @@ class AttemptMetrics(models.Model):
     interval doubles whenever the attempt has the most points (`jobs.execution.sampling`).
     `cpu_milli` and `memory_given_bytes` are what the cluster gave to the attempt, if it says so.
 
+    `cpu_rate_milli_s` is the sum of the CPU rate, in milli-cores, over `cpu_measured_s` seconds, on
+    clusters that report a rate and no CPU time.
+
     Of `gpu_known_s` GPU-seconds the cluster reported whether the GPU was idle, and `gpu_idle_s` of
     them were. `gpu_percent_s` is the sum of utilisation over `gpu_measured_s` GPU-seconds.
     `gpus_idle_since` is the time since when all GPUs of the attempt have been idle, and
@@ -35,6 +38,8 @@ class AttemptMetrics(models.Model):
     processes = models.IntegerField(null=True)
     cpu_milli = models.BigIntegerField(null=True)
     memory_given_bytes = models.BigIntegerField(null=True)
+    cpu_measured_s = models.BigIntegerField(default=0)
+    cpu_rate_milli_s = models.BigIntegerField(default=0)
     gpu_known_s = models.BigIntegerField(default=0)
     gpu_idle_s = models.BigIntegerField(default=0)
     gpu_measured_s = models.BigIntegerField(default=0)
@@ -69,6 +74,10 @@ class AttemptMetrics(models.Model):
                 ),
                 name="metrics_idle_time_is_part_of_it",
             ),
+            models.CheckConstraint(
+                condition=Q(cpu_measured_s__gte=0, cpu_rate_milli_s__gte=0),
+                name="metrics_cpu_rate_is_not_negative",
+            ),
         ]
         indexes = [
             models.Index(fields=["attempt"], name="metrics_not_final", condition=Q(final_at=None)),
@@ -81,6 +90,7 @@ class AttemptMetrics(models.Model):
 class MetricPoint(models.Model):
     """The figures of an attempt at one moment. `cpu_time_ms` counts from its start.
 
+    `cpu_rate_milli` is the CPU rate in milli-cores, on clusters that report no CPU time.
     `gpus` is a list with the members of `connectors.metrics.GpuSample`, or null where the cluster
     reports nothing about GPUs.
     """
@@ -91,6 +101,7 @@ class MetricPoint(models.Model):
     )
     at = models.DateTimeField()
     cpu_time_ms = models.BigIntegerField(null=True)
+    cpu_rate_milli = models.BigIntegerField(null=True)
     memory_bytes = models.BigIntegerField(null=True)
     processes = models.IntegerField(null=True)
     gpus = models.JSONField(null=True)
@@ -100,6 +111,7 @@ class MetricPoint(models.Model):
             models.UniqueConstraint(fields=["attempt", "at"], name="metric_point_once"),
             models.CheckConstraint(
                 condition=(Q(cpu_time_ms=None) | Q(cpu_time_ms__gte=0))
+                & (Q(cpu_rate_milli=None) | Q(cpu_rate_milli__gte=0))
                 & (Q(memory_bytes=None) | Q(memory_bytes__gte=0))
                 & (Q(processes=None) | Q(processes__gte=0)),
                 name="metric_point_is_not_negative",

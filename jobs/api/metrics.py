@@ -49,6 +49,11 @@ class MetricPointSerializer(serializers.Serializer[Any]):
     cpu_time_ms = serializers.IntegerField(
         allow_null=True, help_text="CPU time of all processes since the start"
     )
+    cpu_rate_milli = serializers.IntegerField(
+        allow_null=True,
+        help_text="Busy milli-cores, on clusters that report no CPU time: the mean over the "
+        "cluster's own window before this moment",
+    )
     memory_bytes = serializers.IntegerField(allow_null=True, help_text="In use at this moment")
     processes = serializers.IntegerField(allow_null=True)
     gpus = GpuMetricSerializer(
@@ -62,11 +67,18 @@ class MetricSummarySerializer(serializers.Serializer[Any]):
     sampled_at = serializers.DateTimeField(help_text="Time of the latest figures")
     elapsed_s = serializers.IntegerField(help_text="From the start to the latest figures")
     cpu_time_ms = serializers.IntegerField(allow_null=True)
+    cpu_rate_milli = serializers.IntegerField(
+        allow_null=True,
+        help_text="Mean of the busy milli-cores over the sampled time, on clusters that report no "
+        "CPU time",
+    )
     cpu_milli = serializers.IntegerField(
         allow_null=True, help_text="Milli-cores that the attempt was given or asked for"
     )
     cpu_efficiency_permille = serializers.IntegerField(
-        allow_null=True, help_text="CPU time in thousandths of cores times elapsed time"
+        allow_null=True,
+        help_text="CPU time in thousandths of cores times elapsed time; without a CPU time, "
+        "cpu_rate_milli in thousandths of the cores",
     )
     memory_peak_bytes = serializers.IntegerField(allow_null=True)
     memory_asked_bytes = serializers.IntegerField(

@@ -81,7 +81,7 @@ def record_samples(attempts: Sequence[Attempt], samples: Mapping[str, MetricSamp
         row = metrics_of(attempt)
         at = from_epoch(sample.sampled_at)
         if row.sampled_at is not None and at <= row.sampled_at:
-            # A clock that was set back. The next sample counts.
+            # The same figures once more, or a clock that was set back. The next sample counts.
             continue
         add_sample(row, sample, started_at=attempt.started_at, at=at)
         rows.append(row)
@@ -110,6 +110,9 @@ def add_sample(
         row.gpus_idle_since = None
     row.sampled_at = at
     row.cpu_time_ms = _most(row.cpu_time_ms, sample.cpu_time_ms)
+    if sample.cpu_rate_milli is not None:
+        row.cpu_measured_s += passed_s
+        row.cpu_rate_milli_s += passed_s * sample.cpu_rate_milli
     row.memory_bytes = sample.memory_bytes
     row.memory_peak_bytes = _most(
         row.memory_peak_bytes, sample.memory_peak_bytes, sample.memory_bytes
@@ -148,6 +151,7 @@ def _point(attempt_id: UUID, sample: MetricSample, at: datetime) -> MetricPoint:
         attempt_id=attempt_id,
         at=at,
         cpu_time_ms=sample.cpu_time_ms,
+        cpu_rate_milli=sample.cpu_rate_milli,
         memory_bytes=sample.memory_bytes,
         processes=sample.processes,
         gpus=None if sample.gpus is None else [asdict(gpu) for gpu in sample.gpus[:GPUS_MAX]],

@@ -14,6 +14,7 @@ from primitives.csv_text import csv_line, plain_text
 COLUMNS = (
     *("at", "cpu_time_ms", "memory_bytes", "processes", "node", "gpu"),
     *("gpu_utilisation_percent", "gpu_memory_bytes", "gpu_memory_total_bytes", "gpu_has_process"),
+    "cpu_rate_milli",
 )
 
 
@@ -26,7 +27,10 @@ def csv_lines(metrics: JobMetrics) -> Iterator[str]:
     yield csv_line(COLUMNS)
     for point in metrics.points:
         for number, gpu in enumerate(point.gpus or [{}]):
-            yield csv_line((*_of_job(point, is_first=number == 0), *_of_gpu(gpu)))
+            rate_milli = point.cpu_rate_milli if number == 0 else None
+            yield csv_line(
+                (*_of_job(point, is_first=number == 0), *_of_gpu(gpu), _cell(rate_milli))
+            )
 
 
 def _of_job(point: MetricPoint, *, is_first: bool) -> tuple[str, ...]:

@@ -24,13 +24,15 @@ class MetricSummary:
     None: its cluster does not report them.
 
     `cpu_milli` (milli-cores) and `memory_asked_bytes` are what it was given or asked for, on all
-    its nodes. Efficiencies are use in thousandths of that. `gpu_idle_permille` is the idle part of
+    its nodes. Efficiencies are use in thousandths of that. `cpu_rate_milli` is the mean of the
+    busy milli-cores, on clusters that report no CPU time. `gpu_idle_permille` is the idle part of
     its GPU time.
     """
 
     sampled_at: datetime
     elapsed_s: int
     cpu_time_ms: int | None
+    cpu_rate_milli: int | None
     cpu_milli: int | None
     cpu_efficiency_permille: int | None
     memory_peak_bytes: int | None
@@ -101,15 +103,21 @@ def summary_of(attempt: Attempt, metrics: AttemptMetrics, *, now: datetime) -> M
     until = until or now
     elapsed_s = max(0, int((until - began).total_seconds())) if began else 0
     cpu_milli = metrics.cpu_milli or _asked_cpu_milli(attempt)
+    rate_milli = (
+        metrics.cpu_rate_milli_s // metrics.cpu_measured_s if metrics.cpu_measured_s else None
+    )
     memory_bytes = metrics.memory_given_bytes or _asked_memory_bytes(attempt)
     return MetricSummary(
         sampled_at=until,
         elapsed_s=elapsed_s,
         cpu_time_ms=metrics.cpu_time_ms,
+        cpu_rate_milli=rate_milli,
         cpu_milli=cpu_milli,
-        # A milli-core for a second is a core for a millisecond.
-        cpu_efficiency_permille=_part(
-            metrics.cpu_time_ms, None if cpu_milli is None else cpu_milli * elapsed_s
+        cpu_efficiency_permille=(
+            _part(rate_milli, cpu_milli)
+            if metrics.cpu_time_ms is None
+            # A milli-core for a second is a core for a millisecond.
+            else _part(metrics.cpu_time_ms, None if cpu_milli is None else cpu_milli * elapsed_s)
         ),
         memory_peak_bytes=metrics.memory_peak_bytes,
         memory_asked_bytes=memory_bytes,

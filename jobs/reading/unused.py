@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import BigIntegerField, Case, F, Func, IntegerField, Q, QuerySet, Value, When
-from django.db.models.functions import Cast, Coalesce, Extract
+from django.db.models.functions import Cast, Coalesce, Extract, NullIf
 
 from jobs.access import visible_jobs
 from jobs.execution.sampling import REACH_S
@@ -93,10 +93,11 @@ def unused_below(path: str, *, actor: Actor, now: datetime) -> Unused:
         ),
         cpus=_rows(
             judged.annotate(given_ms=_CPU_MILLI * F("elapsed_s"))
-            .annotate(unused_ms=F("given_ms") - F("metrics__cpu_time_ms"))
+            .annotate(used_ms=_CPU_USED_MS)
+            .annotate(unused_ms=F("given_ms") - F("used_ms"))
             .filter(
                 unused_ms__gte=CPU_UNUSED_MIN_MILLI * F("elapsed_s"),
-                metrics__cpu_time_ms__lt=F("given_ms") * LITTLE_PERMILLE / 1_000,
+                used_ms__lt=F("given_ms") * LITTLE_PERMILLE / 1_000,
             )
             .order_by("-unused_ms", "pk"),
             now,
@@ -132,6 +133,12 @@ _CPU_MILLI: Any = Coalesce(
         default=F("job__cpus_per_node") * _NODES * 1_000,
         output_field=BigIntegerField(),
     ),
+    output_field=BigIntegerField(),
+)
+# A rate of milli-cores for a second is CPU time in milliseconds.
+_CPU_USED_MS: Any = Coalesce(
+    F("metrics__cpu_time_ms"),
+    F("metrics__cpu_rate_milli_s") / NullIf(F("metrics__cpu_measured_s"), 0) * F("elapsed_s"),
     output_field=BigIntegerField(),
 )
 _ELAPSED_S: Any = Func(

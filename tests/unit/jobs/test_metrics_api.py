@@ -74,6 +74,7 @@ def test_efficiencies_are_use_in_parts_of_what_was_asked_for(world: World) -> No
         {
             "at": "2026-11-21T12:00:00Z",
             "cpu_time_ms": 5,
+            "cpu_rate_milli": None,
             "memory_bytes": MIB,
             "processes": None,
             "gpus": None,
@@ -83,6 +84,7 @@ def test_efficiencies_are_use_in_parts_of_what_was_asked_for(world: World) -> No
     summary = found["summary"]
     assert summary == summary | {
         "elapsed_s": 1_000,
+        "cpu_rate_milli": None,
         "cpu_milli": 4_000,
         "cpu_efficiency_permille": 250,
         "memory_asked_bytes": 2 * GIB,
@@ -91,6 +93,20 @@ def test_efficiencies_are_use_in_parts_of_what_was_asked_for(world: World) -> No
         "gpu_idle_permille": 400,
         "gpu_memory_peak_bytes": None,
     }
+
+
+def test_without_a_cpu_time_the_mean_rate_counts(world: World) -> None:
+    """A core of 4 was busy in the 500 s that were sampled, of 1000 s.
+
+    Against: half of the efficiency, because the time without a sample counted as idle.
+    """
+    attempt = metered(world, job={"cpus_per_node": 4}, cpu_measured_s=500, cpu_rate_milli_s=500_499)
+    MetricPoint.objects.create(attempt=attempt, at=NOW, cpu_rate_milli=1_250)
+    found = metrics_of(world, attempt)
+    summary = found["summary"]
+    assert (summary["cpu_time_ms"], summary["cpu_rate_milli"]) == (None, 1_000)
+    assert summary["cpu_efficiency_permille"] == 250
+    assert [point["cpu_rate_milli"] for point in found["points"]] == [1_250]
 
 
 def test_what_the_cluster_gave_counts_before_what_was_asked_for(world: World) -> None:
@@ -177,17 +193,18 @@ def test_csv_has_a_line_for_each_gpu(world: World) -> None:
     ]
     at = NOW + timedelta(seconds=30)
     MetricPoint.objects.create(attempt=attempt, at=at, cpu_time_ms=5, processes=2, gpus=gpus)
-    MetricPoint.objects.create(attempt=attempt, at=at + timedelta(seconds=30), memory_bytes=3)
+    later = at + timedelta(seconds=30)
+    MetricPoint.objects.create(attempt=attempt, at=later, memory_bytes=3, cpu_rate_milli=1_250)
     answer = by_token(world.bob).get(f"jobs/{attempt.job_id}/metrics?format=csv")
     assert answer.headers["Content-Disposition"] == (
         f'attachment; filename="metrics-{attempt.job_id}-1.csv"'
     )
     assert answer.content.decode().split("\r\n") == [
         "at,cpu_time_ms,memory_bytes,processes,node,gpu,gpu_utilisation_percent,gpu_memory_bytes,"
-        "gpu_memory_total_bytes,gpu_has_process",
-        "2026-11-21T12:00:30+00:00,5,,2,n1,0,40,,9,true",
-        "2026-11-21T12:00:30+00:00,,,,n1,1,40,,9,false",
-        "2026-11-21T12:01:00+00:00,,3,,,,,,,",
+        "gpu_memory_total_bytes,gpu_has_process,cpu_rate_milli",
+        "2026-11-21T12:00:30+00:00,5,,2,n1,0,40,,9,true,",
+        "2026-11-21T12:00:30+00:00,,,,n1,1,40,,9,false,",
+        "2026-11-21T12:01:00+00:00,,3,,,,,,,,1250",
         "",
     ]
 
@@ -254,6 +271,22 @@ def test_jobs_that_used_a_quarter_of_their_cores_are_not_listed(world: World) ->
     listed = using(999, 4)
     using(1_000, 4)
     using(1, 1)
+    assert ids(unused(world)["cpus"]) == [listed]
+
+
+def test_jobs_of_which_only_a_cpu_rate_is_known_are_judged_by_it(world: World) -> None:
+    """Less than a core of four, in the mean over what was sampled.
+
+    A job without any sample of its rate is not judged. Against: a rate that is unknown was 0.
+    """
+
+    def using(rate_milli: int, measured_s: int) -> str:
+        rates = {"cpu_measured_s": measured_s, "cpu_rate_milli_s": rate_milli * measured_s}
+        return str(metered(world, job={"cpus_per_node": 4}, **rates).job_id)
+
+    listed = using(999, 400)
+    using(1_000, 400)
+    using(0, 0)
     assert ids(unused(world)["cpus"]) == [listed]
 
 

@@ -128,6 +128,21 @@ def test_a_peak_and_cpu_time_never_go_back(company: Company, bob: User) -> None:
     assert (row.cpu_time_ms, row.memory_bytes, row.memory_peak_bytes) == (9_000, 100, 300)
 
 
+def test_a_cpu_rate_counts_for_the_time_before_its_sample(company: Company, bob: User) -> None:
+    """Two cores for 20 s, and half a core for 30 s. There is no CPU time: nobody measured one.
+
+    The same figures once more, as a cluster lists them until its next window, change nothing.
+    Against: the mean of the samples, whatever their distances. Against: a CPU time of its own.
+    """
+    attempt = running_attempt(company, bob)
+    for at_s, rate_milli in ((20, 2_000), (50, 500), (50, 500)):
+        sample(company, a_sample(attempt, at_s, cpu_rate_milli=rate_milli, memory_bytes=MIB))
+    row = AttemptMetrics.objects.get(attempt=attempt)
+    assert (row.cpu_measured_s, row.cpu_rate_milli_s, row.cpu_time_ms) == (50, 55_000, None)
+    points = MetricPoint.objects.filter(attempt=attempt).order_by("at")
+    assert list(points.values_list("cpu_rate_milli", "cpu_time_ms")) == [(2_000, None), (500, None)]
+
+
 def test_what_a_cluster_does_not_report_stays_unknown(company: Company, bob: User) -> None:
     """Against: unknown GPUs were idle."""
     attempt = running_attempt(company, bob)
@@ -310,6 +325,8 @@ def test_points_go_90_days_after_the_end_and_the_summary_stays(company: Company,
         ({"interval_s": 0}, "metrics_have_an_interval"),
         ({"cpu_time_ms": -1}, "metrics_are_not_negative"),
         ({"gpu_memory_peak_bytes": -1}, "metrics_are_not_negative"),
+        ({"cpu_measured_s": -1}, "metrics_cpu_rate_is_not_negative"),
+        ({"cpu_rate_milli_s": -1}, "metrics_cpu_rate_is_not_negative"),
         ({"gpu_known_s": 1, "gpu_idle_s": 2}, "metrics_idle_time_is_part_of_it"),
         ({"gpu_measured_s": 1, "gpu_percent_s": 101}, "metrics_idle_time_is_part_of_it"),
     ],
@@ -331,3 +348,5 @@ def test_a_moment_of_an_attempt_has_one_point_without_negative_figures(
         MetricPoint.objects.create(attempt=attempt, at=NOW)
     with pytest.raises(IntegrityError, match="metric_point_is_not_negative"), transaction.atomic():
         MetricPoint.objects.create(attempt=attempt, at=NOW + timedelta(1), memory_bytes=-1)
+    with pytest.raises(IntegrityError, match="metric_point_is_not_negative"), transaction.atomic():
+        MetricPoint.objects.create(attempt=attempt, at=NOW + timedelta(1), cpu_rate_milli=-1)
