@@ -37,9 +37,12 @@ def metrics(
         return
     print_fields(_summary_fields(found["attempt"], summary))
     if points := found["points"][-_POINTS_SHOWN:]:
+        # Clusters report either. A portal of an earlier version knows no rate.
+        has_rates = any(one.get("cpu_rate_milli") is not None for one in points)
         typer.echo()
         print_table(
-            ["TIME", "CPU TIME", "MEMORY", "PROCESSES", "GPU USE"], [_cells(one) for one in points]
+            ["TIME", "CORES" if has_rates else "CPU TIME", "MEMORY", "PROCESSES", "GPU USE"],
+            [_cells(one, has_rates=has_rates) for one in points],
         )
 
 
@@ -57,11 +60,13 @@ def _summary_fields(attempt: int, summary: Mapping[str, Any]) -> list[tuple[str,
     asked = summary["memory_asked_bytes"]
     memory = "" if asked is None else f" of {size_text(asked)}"
     idle = summary["gpus_idle_since"]
+    rate_milli = summary.get("cpu_rate_milli")
     return [
         ("attempt", attempt),
         ("as of", summary["sampled_at"]),
         ("elapsed", duration(summary["elapsed_s"])),
         ("CPU time", cpu_text(summary["cpu_time_ms"])),
+        ("mean busy cores", None if rate_milli is None else gpus(rate_milli)),
         ("CPU efficiency", f"{percent_text(summary['cpu_efficiency_permille'])}{cores}"),
         ("peak memory", f"{size_text(summary['memory_peak_bytes'])}{memory}"),
         ("memory efficiency", percent_text(summary["memory_efficiency_permille"])),
@@ -72,10 +77,12 @@ def _summary_fields(attempt: int, summary: Mapping[str, Any]) -> list[tuple[str,
     ]
 
 
-def _cells(point: Mapping[str, Any]) -> list[str]:
+def _cells(point: Mapping[str, Any], *, has_rates: bool) -> list[str]:
+    rate_milli = point.get("cpu_rate_milli")
+    rate = _NOT_REPORTED if rate_milli is None else gpus(rate_milli)
     return [
         point["at"],
-        cpu_text(point["cpu_time_ms"]),
+        rate if has_rates else cpu_text(point["cpu_time_ms"]),
         size_text(point["memory_bytes"]),
         "-" if point["processes"] is None else str(point["processes"]),
         _gpu_use(point["gpus"]),

@@ -82,6 +82,28 @@ def test_the_figures_of_a_job_and_its_latest_points(server: Server) -> None:
     assert lines[1] == "2026-11-30T03:00:30Z,29500,217055232,3,"
 
 
+def test_where_a_cluster_reports_a_rate_there_is_no_cpu_time(server: Server) -> None:
+    """Planted: a column of CPU times, in which nothing was reported."""
+    summary = {**SUMMARY, "cpu_time_ms": None, "cpu_rate_milli": 1_250}
+    rates = (1_500, None)
+    points = [
+        {**point, "cpu_time_ms": None, "cpu_rate_milli": rate}
+        for point, rate in zip(FOUND["points"], rates, strict=True)
+    ]
+    server.routes[f"GET jobs/{JOB_ID}/metrics"] = {**FOUND, "summary": summary, "points": points}
+    lines = server.run("metrics", JOB_ID).out.splitlines()
+    assert lines[3:6] == [
+        "CPU time           not reported",
+        "mean busy cores    1.25",
+        "CPU efficiency     24.6% of 4 cores",
+    ]
+    assert lines[-3:] == [
+        "TIME                  CORES         MEMORY        PROCESSES  GPU USE",
+        "2026-11-30T03:00:30Z  1.5           207.0 MiB             3  not reported",
+        "2026-11-30T03:01:00Z  not reported  not reported          -  40% -",
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
