@@ -10,6 +10,7 @@ export function aSummary(change: Partial<MetricSummary> = {}): MetricSummary {
     sampled_at: iso(Date.now()),
     elapsed_s: 3600,
     cpu_time_ms: 9_000_000,
+    cpu_rate_milli: null,
     cpu_milli: 8000,
     cpu_efficiency_permille: 312,
     memory_peak_bytes: 23 * GIB,
@@ -30,6 +31,7 @@ export function theMetrics(job: JobDetail): JobMetrics {
   const points = Array.from({ length: POINTS }, (_, i) => ({
     at: at(i),
     cpu_time_ms: 150_000 * (i + 1) + Math.round(20_000 * Math.sin(i / 5)),
+    cpu_rate_milli: null,
     memory_bytes: Math.round((20 + 3 * Math.sin(i / 9)) * GIB),
     processes: 12,
     gpus: [0, 1].map((index) => ({

@@ -9482,6 +9482,8 @@ export interface components {
         MetricPoint: {
             /** Format: date-time */
             at: string;
+            /** @description Busy milli-cores, on clusters that report no CPU time: the mean over the cluster's own window before this moment */
+            cpu_rate_milli: number | null;
             /** @description CPU time of all processes since the start */
             cpu_time_ms: number | null;
             /** @description Null: the cluster reports nothing about GPUs */
@@ -9492,10 +9494,12 @@ export interface components {
         };
         /** @description The figures of a whole attempt; null: its cluster does not report the figure. */
         MetricSummary: {
-            /** @description CPU time in thousandths of cores times elapsed time */
+            /** @description CPU time in thousandths of cores times elapsed time; without a CPU time, cpu_rate_milli in thousandths of the cores */
             cpu_efficiency_permille: number | null;
             /** @description Milli-cores that the attempt was given or asked for */
             cpu_milli: number | null;
+            /** @description Mean of the busy milli-cores over the sampled time, on clusters that report no CPU time */
+            cpu_rate_milli: number | null;
             cpu_time_ms: number | null;
             /** @description From the start to the latest figures */
             elapsed_s: number;

@@ -47,7 +47,7 @@ function Nothing({ found }: { found: Found }) {
   return (
     <Empty>
       {found.is_supported
-        ? `${cluster} has reported no metrics of this attempt. A running job has its first figures within a minute; on Slurm, figures come after the end.`
+        ? `${cluster} has reported no metrics of this attempt. A running job has its first figures within a minute; on Slurm, figures come after the end. A Kubernetes cluster reports them if it has metrics-server.`
         : `${cluster} does not report metrics.`}
     </Empty>
   );
@@ -66,7 +66,7 @@ function Figures({ job, found, summary }: { job: JobDetail; found: Found; summar
       <div className="kpis history-figures">
         <Kpi
           value={percentOf(summary.cpu_efficiency_permille)}
-          label="of the CPU time used"
+          label={isRate(summary) ? "of the cores busy" : "of the CPU time used"}
           context={cpuWords(summary)}
         />
         <Kpi
@@ -84,7 +84,14 @@ function Figures({ job, found, summary }: { job: JobDetail; found: Found; summar
         </p>
       )}
       {rows.length > 0 && found.attempt !== null && (
-        <Charts job={job} attempt={found.attempt} rows={rows} cores={cpuMilli === null ? null : cpuMilli / 1000} asked={asked} />
+        <Charts
+          job={job}
+          attempt={found.attempt}
+          rows={rows}
+          cores={cpuMilli === null ? null : cpuMilli / 1000}
+          asked={asked}
+          isRate={isRate(summary)}
+        />
       )}
       <p className="small dim">
         As of <Time at={summary.sampled_at} show="both" />, after {formatDuration(summary.elapsed_s)}.
@@ -98,7 +105,15 @@ function startOf(summary: MetricSummary): string {
   return new Date(Date.parse(summary.sampled_at) - summary.elapsed_s * 1000).toISOString();
 }
 
-function cpuWords({ cpu_time_ms: used, cpu_milli: cores }: MetricSummary): string {
+/** Whether the cluster reports busy cores and no CPU time. */
+function isRate({ cpu_time_ms: used, cpu_rate_milli: rate }: MetricSummary): boolean {
+  return used === null && rate !== null;
+}
+
+function cpuWords({ cpu_time_ms: used, cpu_rate_milli: rate, cpu_milli: cores }: MetricSummary): string {
+  if (used === null && rate !== null) {
+    return `${formatCores(rate / 1000)} busy in the mean, ${cores === null ? "no number of cores asked for" : `of ${formatGpus(cores)}`}`;
+  }
   if (used === null) return "not reported";
   const time = formatDuration(used / 1000);
   return cores === null ? `${time}, no number of cores asked for` : `${time} on ${formatGpus(cores)} ${cores === 1000 ? "core" : "cores"}`;
@@ -129,15 +144,20 @@ function Charts({
   rows,
   cores,
   asked,
+  isRate,
 }: {
   job: JobDetail;
   attempt: number;
   rows: readonly Row[];
   cores: number | null;
   asked: number | null;
+  isRate: boolean;
 }) {
+  const busy = isRate
+    ? "Cores that the job kept busy, as a mean over the cluster's own window before each sample."
+    : "Cores that the job kept busy since the sample before.";
   const drawn: Drawn[] = [
-    { title: "Busy cores", meaning: "Cores that the job kept busy since the sample before.", pick: CORES, format: formatCores, asked: cores },
+    { title: "Busy cores", meaning: busy, pick: CORES, format: formatCores, asked: cores },
     { title: "Memory", meaning: "Memory of all processes of the job at each sample.", pick: MEMORY, format: formatMemory, asked },
     { title: "GPU utilisation", meaning: "Part of the time in which the GPUs worked, as a mean over the job's GPUs.", pick: GPU_PERCENT, format: formatPercent, asked: null },
     { title: "GPU memory", meaning: "Memory in use on the job's GPUs together.", pick: GPU_MEMORY, format: formatMemory, asked: null },

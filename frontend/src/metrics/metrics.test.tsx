@@ -24,6 +24,7 @@ const START = "2026-11-24T07:00:00Z";
 const point = (at: string, change: Partial<JobMetrics["points"][number]>) => ({
   at,
   cpu_time_ms: null,
+  cpu_rate_milli: null,
   memory_bytes: null,
   processes: null,
   gpus: null,
@@ -75,6 +76,12 @@ describe("points of metrics", () => {
     });
   });
 
+  it("have the busy cores of a cluster that reports a rate", () => {
+    // Against: a rate as a CPU time, whose difference falls below 0.
+    const rates = [point(START, { cpu_rate_milli: 1_500 }), point("2026-11-24T07:00:30Z", { cpu_rate_milli: 250 })];
+    expect(rowsOf(rates, START).map(({ cores }) => cores)).toEqual([1.5, 0.25]);
+  });
+
   it("have the mean over the GPUs that are reported", () => {
     const gpu = { node: "a", index: 0, memory_total_bytes: null, has_process: null };
     const gpus = [
@@ -118,6 +125,17 @@ describe("the metrics of a job", () => {
       `/api/v1/jobs/${JOB.id}/metrics?attempt=2&format=csv`,
     );
     expect(await accessibilityFaults(container)).toEqual([]);
+  });
+
+  it("name the busy cores where the cluster reports no CPU time", async () => {
+    const at = "2026-11-24T07:00:30Z";
+    const points = [point(at, { cpu_rate_milli: 1_250, memory_bytes: GIB })];
+    const summary = aSummary({ cpu_time_ms: null, cpu_rate_milli: 1_250, cpu_milli: 4000, cpu_efficiency_permille: 312 });
+    open(`/jobs/${JOB.id}?tab=metrics`, { override: answers({ ...FOUND, points, summary }) });
+    expect(await screen.findByText("of the cores busy")).toBeInTheDocument();
+    expect(screen.getByText("1.25 busy in the mean, of 4")).toBeInTheDocument();
+    expect(screen.getByRole("img", { name: /^Busy cores: now 1.25, at most 1.25/ })).toBeInTheDocument();
+    expect(screen.getByText(/^Cores that the job kept busy, as a mean over the cluster's own window/)).toBeInTheDocument();
   });
 
   it("appear on an open page when the cluster reports them after the end, and are then final", async () => {

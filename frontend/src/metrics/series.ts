@@ -5,7 +5,7 @@ type Point = JobMetrics["points"][number];
 /** A line of the table, and the figures of the charts at one moment; null where the cluster reports none. */
 export interface Row {
   at: string;
-  /** Cores that were busy since the row before. */
+  /** Cores that were busy since the row before; where the cluster reports a rate, in its own window. */
   cores: number | null;
   memory: number | null;
   processes: number | null;
@@ -23,7 +23,7 @@ export function rowsOf(points: readonly Point[], startedAt: string | null): Row[
     const used = point.cpu_time_ms === null ? null : point.cpu_time_ms - (before?.cpu_time_ms ?? 0);
     return {
       at: point.at,
-      cores: used === null || ms <= 0 ? null : Math.max(0, used / ms),
+      cores: point.cpu_rate_milli !== null ? point.cpu_rate_milli / 1000 : used === null || ms <= 0 ? null : Math.max(0, used / ms),
       memory: point.memory_bytes,
       processes: point.processes,
       gpuPercent: meanOf((point.gpus ?? []).map(({ utilisation_percent }) => utilisation_percent)),
