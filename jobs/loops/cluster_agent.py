@@ -405,8 +405,11 @@ class ClusterAgent:
             leadership, now = self._leadership, self._clock.now()
             try:
                 reader = opener(self._connector(cluster))
-                sample_running(cluster, reader, leadership=leadership)
-                self._final_figures.complete(cluster, reader, leadership=leadership, now=now)
+                try:
+                    sample_running(cluster, reader, leadership=leadership)
+                finally:
+                    # What ended is complete also while nothing is reported about what runs.
+                    self._final_figures.complete(cluster, reader, leadership=leadership, now=now)
             except ConnectorError as error:
                 log.warning("cluster %s reports no metrics now: %s", cluster.name, error)
         return float(SAMPLE_EVERY_S)

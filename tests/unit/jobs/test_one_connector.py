@@ -16,11 +16,13 @@ import pytest
 
 from builders.connector_builders import change_kind
 from clusters.models import Cluster
+from connectors.errors import ClusterUnavailable
 from connectors.kubernetes.connector import KubernetesConnector
 from connectors.kubernetes.informers.caches import Caches
 from connectors.kubernetes.options.options import parse_options
 from connectors.protocol import ClusterConnector
 from connectors.registry import kind_named, kinds_where
+from jobs.execution.sampling import SAMPLE_EVERY_S
 from jobs.leadership import Leadership
 from jobs.loops.cluster_agent import ClusterAgent
 from jobs.reading import logs
@@ -95,6 +97,27 @@ def test_an_agent_looks_and_carries_out_with_one_connector(
         agent._deliver(shard)
     assert [connect(cluster) is looks for connect in reached] == [True, True]
     assert len(opened) == 1
+
+
+def test_ends_are_complete_while_nothing_is_reported_about_what_runs(
+    opened: list[weakref.ref[ClusterConnector]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A metrics-server may be down for days. Planted: no end was complete meanwhile."""
+    cluster, completed = a_cluster(), []
+
+    def sample(*args: Any, **values: Any) -> int:
+        raise ClusterUnavailable("GET /apis/metrics.k8s.io/v1beta1/pods: service unavailable")
+
+    agents = "jobs.loops.cluster_agent"
+    found = SimpleNamespace(get=lambda pk: cluster)
+    monkeypatch.setattr(f"{agents}.Cluster", SimpleNamespace(objects=found))
+    monkeypatch.setattr(f"{agents}.sample_running", sample)
+    agent = an_agent()
+    monkeypatch.setattr(
+        agent._final_figures, "complete", lambda of, *args, **values: completed.append(of)
+    )
+    assert agent._sample() == SAMPLE_EVERY_S
+    assert completed == [cluster]
 
 
 def test_other_options_open_another_and_end_the_one_before(
@@ -173,6 +196,7 @@ def test_nobody_else_opens_connectors() -> None:
         f"{kinds}accounts.py": {"KubernetesConnector"},
         f"{kinds}quotas/entitlements.py": {"KubernetesConnector"},
         f"{kinds}node_control/evicting.py": {"KubernetesConnector"},
+        f"{kinds}metrics.py": {"KubernetesConnector"},
         f"{kinds}natives/natives.py": {"KubernetesConnector"},
         f"{kinds}node_control/node_control.py": {"KubernetesConnector"},
     }
