@@ -105,14 +105,15 @@ function startOf(summary: MetricSummary): string {
   return new Date(Date.parse(summary.sampled_at) - summary.elapsed_s * 1000).toISOString();
 }
 
-/** Whether the cluster reports busy cores and no CPU time. */
+/** Return whether the cluster reports busy cores and no CPU time. */
 function isRate({ cpu_time_ms: used, cpu_rate_milli: rate }: MetricSummary): boolean {
   return used === null && rate !== null;
 }
 
 function cpuWords({ cpu_time_ms: used, cpu_rate_milli: rate, cpu_milli: cores }: MetricSummary): string {
   if (used === null && rate !== null) {
-    return `${formatCores(rate / 1000)} busy in the mean, ${cores === null ? "no number of cores asked for" : `of ${formatGpus(cores)}`}`;
+    const busy = formatCores(rate / 1000);
+    return cores === null ? `${busy} cores busy on average, no number of cores asked for` : `${busy} of ${formatGpus(cores)} cores busy on average`;
   }
   if (used === null) return "not reported";
   const time = formatDuration(used / 1000);

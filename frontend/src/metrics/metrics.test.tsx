@@ -133,7 +133,7 @@ describe("the metrics of a job", () => {
     const summary = aSummary({ cpu_time_ms: null, cpu_rate_milli: 1_250, cpu_milli: 4000, cpu_efficiency_permille: 312 });
     open(`/jobs/${JOB.id}?tab=metrics`, { override: answers({ ...FOUND, points, summary }) });
     expect(await screen.findByText("of the cores busy")).toBeInTheDocument();
-    expect(screen.getByText("1.25 busy in the mean, of 4")).toBeInTheDocument();
+    expect(screen.getByText("1.25 of 4 cores busy on average")).toBeInTheDocument();
     expect(screen.getByRole("img", { name: /^Busy cores: now 1.25, at most 1.25/ })).toBeInTheDocument();
     expect(screen.getByText(/^Cores that the job kept busy, as a mean over the cluster's own window/)).toBeInTheDocument();
   });
