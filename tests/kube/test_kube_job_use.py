@@ -205,7 +205,7 @@ def may_list(bed: KubeBed) -> bool:
 
 
 def complaints(rig: KubernetesRig) -> list[str]:
-    """What the page of the cluster says about metrics."""
+    """Return what the page of the cluster says about metrics."""
     return [one for one in rig.connector.inventory().complaints if "metrics" in one]
 
 

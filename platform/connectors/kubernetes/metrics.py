@@ -52,7 +52,7 @@ class KubernetesMetrics:
         self._connector = connector
 
     def running(self, keys: Sequence[str]) -> Sequence[MetricSample]:
-        """See the protocol. One list of all Pods of attempts, whatever the keys.
+        """See the protocol. A single list has the Pods of all attempts, whatever the keys.
 
         A cluster without the metrics API has no samples. A missing right is noted for its page.
         """

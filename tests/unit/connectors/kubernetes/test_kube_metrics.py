@@ -111,7 +111,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> ACluster:
 
 
 def test_usage_is_the_sum_over_the_pods_and_containers_of_an_attempt(cluster: ACluster) -> None:
-    """One list, whatever the number of attempts.
+    """A single list has all attempts.
 
     Planted: each container was rounded down to milli-cores, so that halves were lost.
     """
@@ -206,7 +206,7 @@ def test_a_key_in_two_namespaces_has_no_figures(cluster: ACluster) -> None:
 def test_a_cluster_without_the_metrics_api_reports_none(
     cluster: ACluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the account has the right or not, nothing is wrong, and its page has no complaint.
+    """Nothing is wrong, with the right and without it, and the page has no complaint.
 
     Planted: a missing right on a cluster without the API was a complaint.
     """
