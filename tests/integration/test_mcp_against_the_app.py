@@ -36,7 +36,10 @@ def process(
     # database can be emptied.
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
     company = a_company()
-    Cluster.objects.update(seen_at=SystemClock().now())
+    # A plan and its preview say when they were made.
+    moment = SystemClock().now()
+    monkeypatch.setattr(SystemClock, "now", lambda self: moment)
+    Cluster.objects.update(seen_at=moment)
     bob = a_user(company.organization, "bob")
     a_grant(bob, Role.RESEARCHER, company.nlp)
     with serving() as address:
