@@ -2,7 +2,7 @@
 
 Work is lost if an attempt fails, exceeds its time limit, is preempted, is withdrawn from its
 cluster or loses its node. The loss is the metered use since the last known checkpoint, or since the
-start. An attempt that failed at once is listed with no use.
+start, and its cost is that of this use. An attempt that failed at once is listed with no use.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from uuid import UUID
 
 from django.db import connection
 
+from billing.attempt_costs import PartCost, costs_of_parts
+from billing.models import PriceMode
+from billing.scopes import currencies_of
 from primitives.errors import FieldError, InvalidRequest
 from quotas.models import QuotaChange
 from tenants.access import Actor, under, visible, visible_node
@@ -64,6 +67,7 @@ def recent_ends(*, actor: Actor, team: str | None, since: datetime, now: datetim
         )
     top = None if team is None else visible_node(actor, team)
     totals, waste, ends = _ends(_asked(actor, top, since=since, until=now))
+    _add_costs(waste, actor)
     return RecentEnds(
         team=None if top is None else top.path.rstrip("/"),
         since=since,
@@ -111,6 +115,49 @@ def _ends(asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [totals, waste, ends]
 
 
+def _add_costs(waste: Sequence[dict[str, Any]], actor: Actor) -> None:
+    """Add the cost of each loss, for those who see the cost of the job.
+
+    It is None for others, without a rate card, and for use without a price.
+    """
+    parts: dict[UUID, tuple[datetime, datetime]] = {}
+    of_row: list[tuple[dict[str, Any], list[UUID], UUID]] = []
+    for row in waste:
+        unsaved, organization = row.pop("unsaved"), UUID(row.pop("organization_id"))
+        is_own = UUID(row.pop("user_id")) == actor.user.pk
+        row["cost"] = None
+        if not is_own and not actor.holds(Permission.VIEW_COSTS, f"{row['team']}/"):
+            continue
+        for attempt, since, until in unsaved:
+            parts[UUID(attempt)] = datetime.fromisoformat(since), datetime.fromisoformat(until)
+        of_row.append((row, [UUID(attempt) for attempt, _, _ in unsaved], organization))
+    if not of_row:
+        return
+    currencies = currencies_of({organization for *_, organization in of_row})
+    if not currencies:
+        return
+    costs = costs_of_parts(parts)
+    for row, attempts, organization in of_row:
+        if organization in currencies and all(attempt in costs for attempt in attempts):
+            row["cost"] = _sum_of([costs[one] for one in attempts], currencies[organization])
+
+
+def _sum_of(costs: Sequence[PartCost], currency: str) -> dict[str, Any]:
+    billed_nano, unbilled_nano, showback_nano = (sum(nanos) for nanos in zip(*costs, strict=True))
+    if unbilled_nano == 0:
+        mode = PriceMode.PAY_PER_USE
+    elif billed_nano == 0 and showback_nano == unbilled_nano:
+        mode = PriceMode.SHOWBACK
+    else:
+        mode = PriceMode.COMMITMENT
+    return {
+        "cost_nano": billed_nano,
+        "unbilled_nano": unbilled_nano,
+        "price_mode": mode.value,
+        "currency": currency,
+    }
+
+
 def _quota_changes(
     actor: Actor, top: Node | None, *, since: datetime, until: datetime
 ) -> list[QuotaChange]:
@@ -154,6 +201,7 @@ WITH theirs AS (
     {_JOBS} AND ended_at IS NULL AND {_OWN}
 ), ended AS MATERIALIZED (
     SELECT j.id, j.name, j.end_reason, j.exit_code, u.username AS "user", n.path, p.device,
+           j.user_id, j.organization_id, t.id AS attempt_id, used.since, used.until,
            t.number, t.mgpu, t.ended_at, t.checkpoint_at,
            CASE WHEN t.number = j.attempt_number AND t.ended_at = j.ended_at THEN j.state
                 WHEN t.stop_reason IN ('preempted', 'withdrawn', 'requeued') THEN t.stop_reason
@@ -170,10 +218,11 @@ WITH theirs AS (
     JOIN tenants_node n ON n.id = j.team_id
     JOIN clusters_pool p ON p.id = j.pool_id
     CROSS JOIN LATERAL (
-        SELECT SUM(held.mgpu * held.seconds)::bigint AS mgpu_s,
+        SELECT MIN(held.start) AS since, MAX(held."end") AS until,
+               SUM(held.mgpu * held.seconds)::bigint AS mgpu_s,
                SUM(held.mgpu * LEAST(held.seconds, held.unsaved_s))::bigint AS unsaved_mgpu_s
         FROM (
-            SELECT s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
+            SELECT s.start, s."end", s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
                    EXTRACT(EPOCH FROM s."end" - s.start)::bigint AS seconds,
                    GREATEST(
                        0, EXTRACT(EPOCH FROM s."end" - COALESCE(t.checkpoint_at, s.start))
@@ -193,9 +242,13 @@ SELECT
     (SELECT COALESCE(json_agg(x ORDER BY x.lost_mgpu_s DESC, x.id, x.how), '[]')::text FROM (
         SELECT id, name, "user", RTRIM(path, '/') AS team, device, how, COUNT(*) AS attempts,
                BOOL_OR(checkpoint_at IS NOT NULL) AS has_checkpoint,
-               SUM(unsaved_mgpu_s)::bigint AS lost_mgpu_s
+               SUM(unsaved_mgpu_s)::bigint AS lost_mgpu_s, user_id, organization_id,
+               json_agg(
+                   json_build_array(attempt_id, GREATEST(checkpoint_at, since), until)
+                   ORDER BY number
+               ) AS unsaved
         FROM ended WHERE {_IS_LOST} AND unsaved_mgpu_s > 0
-        GROUP BY id, name, "user", path, device, how
+        GROUP BY id, name, "user", path, device, how, user_id, organization_id
         ORDER BY lost_mgpu_s DESC, id, how LIMIT %(waste_max)s
     ) AS x),
     (SELECT COALESCE(json_agg(x ORDER BY x.ended_at DESC, x.id, x.attempt), '[]')::text FROM (
