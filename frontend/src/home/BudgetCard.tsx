@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 
 import type { Budget, Session } from "../api/types";
 import { formatAmount, formatWithUnit, POLICY_WORDS, windowText } from "../budgets/amounts";
+import { BudgetCurve } from "../budgets/BudgetCurve";
 import { BudgetUse, Left } from "../budgets/BudgetUse";
 import { budgetsQuery } from "../budgets/queries";
 import { runsOutAtMs } from "../budgets/runsOut";
@@ -34,6 +35,7 @@ export function BudgetCard({ session, scope }: { session: Session; scope: string
         <Outlook budget={budget} />
       </p>
       <BudgetUse budget={budget} />
+      <BudgetCurve budget={budget} />
       <Facts label="Budget">
         <Fact name="Consumed">
           {formatWithUnit(state.used, budget)} · {formatShare(state.used, budget.limit)}

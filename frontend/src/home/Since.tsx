@@ -1,9 +1,11 @@
+import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import { todayQuery } from "../api/queries";
 import type { Today } from "../api/types";
 import { codeWords, lastPart } from "../jobs/words";
+import { costWords } from "../prices/costWords";
 import { describeChange } from "../quotas/changes";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -65,6 +67,7 @@ export function Waste({ scope }: { scope: string | undefined }) {
 
 function LossTable({ today }: { today: Today }) {
   const head = headOf(today.waste);
+  const hasCosts = today.waste.some(({ cost }) => cost !== null);
   return (
     <DataTable
       label="Lost work"
@@ -95,9 +98,57 @@ function LossTable({ today }: { today: Today }) {
           cell: (loss) => hoursUnder(head, loss.lost_mgpu_s, loss.device),
           total: (sum) => hoursUnder(head, sum.lost_mgpu_s, sum.device),
         },
+        hasCosts && {
+          header: "Cost",
+          hint: "What the lost work is charged.",
+          isRight: true,
+          className: "lost-cost",
+          cell: (loss) => <LossCost cost={loss.cost} />,
+          total: (sum) => <LossCost cost={sumOf(today, sum)} />,
+        },
+        {
+          header: <span className="visually-hidden">Actions</span>,
+          isRight: true,
+          only: "wide",
+          cell: (loss) => (
+            <Button
+              variant="default"
+              size="compact-sm"
+              aria-label={`Open ${loss.name}`}
+              renderRoot={(props) => (
+                <Link to="/jobs/$jobId" params={{ jobId: loss.id }} search={{ tab: "attempts" }} {...props} />
+              )}
+            >
+              Open
+            </Button>
+          ),
+        },
       ]}
     />
   );
+}
+
+function LossCost({ cost }: { cost: Loss["cost"] }) {
+  if (cost === null) return <span className="faint">–</span>;
+  return <>{costWords(cost.cost_nano, cost.unbilled_nano, cost.price_mode, cost.currency)}</>;
+}
+
+/** The cost of all that was lost on one kind of device. Null where a row is not listed, has no cost or another currency. */
+function sumOf(today: Today, { device, lost_mgpu_s: lost }: Today["totals"][number]): Loss["cost"] {
+  const rows = today.waste.filter((loss) => loss.device === device);
+  const costs = rows.flatMap(({ cost }) => cost ?? []);
+  const [first] = costs;
+  const isWhole = costs.length === rows.length && rows.reduce((sum, row) => sum + row.lost_mgpu_s, 0) === lost;
+  if (first === undefined || !isWhole || costs.some(({ currency }) => currency !== first.currency)) return null;
+  const billed = costs.reduce((sum, cost) => sum + cost.cost_nano, 0);
+  const unbilled = costs.filter((cost) => cost.unbilled_nano > 0);
+  const isShowback = billed === 0 && unbilled.every(({ price_mode: mode }) => mode === "showback");
+  return {
+    cost_nano: billed,
+    unbilled_nano: unbilled.reduce((sum, cost) => sum + cost.unbilled_nano, 0),
+    price_mode: isShowback ? "showback" : "commitment",
+    currency: first.currency,
+  };
 }
 
 /** What ended and which quotas changed in the last 24 hours, newest first. */

@@ -5,9 +5,11 @@ import { aCompany } from "../../mock/answer";
 import { aBudget } from "../../mock/budgets";
 import { aSession } from "../../mock/company";
 import { aJob, anAttempt, anExplanation } from "../../mock/jobs";
-import type { Budget, Job } from "../api/types";
+import { theDay } from "../../mock/today";
+import type { Budget, Job, Today } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
 
+const EURO = 1_000_000_000;
 const NLP = "ai-company/research/nlp";
 
 function aLead() {
@@ -44,16 +46,107 @@ describe("home of a lead", () => {
       state: "stopping",
       borrowed_mgpu: 32_000,
       started_at: ago(600),
+      notice_at: new Date(now - 48_000).toISOString(),
       checkpoint_at: ago(30),
       grace_until: new Date(now + 252_000).toISOString(),
       made_room_for: { job: null, name: null, team: "ai-company/research/speech", mgpu: 64_000, user: null } as never,
     });
-    const job = aJob({ name: "ablate-9", user: "iris", state: "preempting", mgpu: 32_000, attempt: 1, is_requeueable: true, current_attempt: attempt });
+    const job = aJob({ name: "ablate-9", user: "iris", state: "preempting", mgpu: 32_000, attempt: 1, is_requeueable: true, notice_handling: "asks_for_signal", current_attempt: attempt });
     open("/", { company: aCompany({ session: aLead() }), override: withJobs("preempting", [job]) });
     const card = await screen.findByRole("region", { name: "Preemption notices" });
     expect(card).toHaveTextContent("1 job · 32 GPUs");
     const [, row] = within(card).getAllByRole("row");
-    expect(row).toHaveTextContent(/^ablate-9iris · borrowed · then attempt 232a job of speech \(64 GPUs\)30 min ago16\.0\d GPU-h4:1\d$/);
+    expect(row).toHaveTextContent(
+      /^ablate-9iris · borrowed · then attempt 232a job of speech \(64 GPUs\)saves: asked for a signal30 min ago16\.0\d GPU-h4:1\dOpen log$/,
+    );
+    // 252 s are left of a grace of 300 s.
+    const width = row?.querySelector<HTMLElement>(".grace-bar i")?.style.width ?? "";
+    expect(Math.round(parseFloat(width))).toBe(84);
+    expect(within(card).getByRole("link", { name: "Open log of ablate-9" })).toHaveAttribute("href", `/jobs/${job.id}?tab=log`);
+    expect(within(card).getByRole("link", { name: "Stop another job…" })).toHaveAttribute(
+      "href",
+      "/jobs?state=running&scope=ai-company/research/vision&pool=h100&sort=-started_at",
+    );
+    expect(card).toHaveTextContent("A notice is final. GPUs of another job that you stop can go to the next attempt.");
+  });
+
+  it("has no log of a job on notice for readers who may not read it", async () => {
+    const attempt = anAttempt({ state: "stopping", notice_at: new Date().toISOString(), grace_until: new Date(Date.now() + 60_000).toISOString() });
+    const job = aJob({ name: "ablate-9", state: "preempting", current_attempt: attempt, can: ["cancel"] });
+    open("/", { company: aCompany({ session: aLead() }), override: withJobs("preempting", [job]) });
+    const card = await screen.findByRole("region", { name: "Preemption notices" });
+    expect(card).toHaveTextContent("not known");
+    expect(within(card).queryByRole("link", { name: /Open log/ })).toBeNull();
+    expect(within(card).queryByRole("columnheader", { name: "Log" })).toBeNull();
+  });
+
+  it("leads from the reader's own job on notice to its log and to other jobs", async () => {
+    const attempt = anAttempt({ state: "stopping", grace_until: new Date(Date.now() + 252_000).toISOString() });
+    const job = aJob({ name: "ablate-9", state: "preempting", attempt: 1, current_attempt: attempt });
+    const session = aLead();
+    const company = aCompany({ session });
+    open("/", {
+      company,
+      override: ({ path, query }) =>
+        path === "/api/v1/jobs" && query.get("state") === "preempting" && query.get("user") === session.user.username
+          ? { status: 200, body: { items: [job], next: null } }
+          : undefined,
+    });
+    const card = await screen.findByRole("region", { name: "Notices" });
+    await waitFor(() =>
+      expect(card).toHaveTextContent(/ablate-9 must give back 8 GPUs: 4:1\d left to save its work\. Then it is requeued as attempt 2\./),
+    );
+    expect(within(card).getByRole("link", { name: "Open log of ablate-9" })).toHaveAttribute("href", `/jobs/${job.id}?tab=log`);
+    expect(within(card).getByRole("link", { name: "Stop another job…" })).toHaveAttribute(
+      "href",
+      `/jobs?state=running&scope=ai-company/research/vision&pool=h100&user=${session.user.username}&sort=-started_at`,
+    );
+  });
+
+  // Planted: the total has the cost of the listed rows where there are more.
+  it("says what lost work cost, as billed and beside it, and leads to its attempts", async () => {
+    open("/", { company: aCompany({ session: aLead() }) });
+    const table = await screen.findByRole("table", { name: "Lost work" });
+    const [head, first, second, total] = within(table).getAllByRole("row");
+    expect(head).toHaveTextContent(/Cost/);
+    expect(first).toHaveTextContent(/^probe-long-contextnlp · anafailed 3 timesno checkpoint40\.00€80\.00Open$/);
+    expect(second).toHaveTextContent(/18\.00€8\.00; covered by the commitment: €28\.00Open$/);
+    expect(total).toHaveTextContent(/^Total1 % of 5,568\.00 GPU-h that ended58\.00€88\.00; covered by the commitment: €28\.00$/);
+    const [loss] = theDay(null).waste;
+    expect(within(table).getByRole("link", { name: "Open probe-long-context" })).toHaveAttribute("href", `/jobs/${loss?.id ?? ""}?tab=attempts`);
+  });
+
+  it.each([
+    ["showback", [{ cost_nano: 0, unbilled_nano: 80 * EURO, price_mode: "showback" }, null], 40, /40\.00showback: not billed \(would cost €80\.00\)Open/, "–"],
+    ["more losses than are listed", [{ cost_nano: EURO }, { cost_nano: EURO }], 59, /40\.00€1\.00Open/, "–"],
+    ["two currencies", [{ cost_nano: EURO }, { cost_nano: EURO, currency: "USD" }], 58, /40\.00€1\.00Open/, "–"],
+    ["all of one", [{ cost_nano: EURO }, { cost_nano: 2 * EURO }], 58, /40\.00€1\.00Open/, "€3.00"],
+  ] as [string, (Partial<NonNullable<Today["waste"][number]["cost"]>> | null)[], number, RegExp, string][])(
+    "sums the cost of lost work only where it is whole: %s",
+    async (_, costs, lostHours, first, total) => {
+      const day = theDay(null);
+      const body: Today = {
+        ...day,
+        totals: day.totals.map((each) => ({ ...each, lost_mgpu_s: lostHours * 3_600_000 })),
+        waste: day.waste.map((loss, at) => {
+          const cost = costs[at];
+          return { ...loss, cost: cost == null ? null : { cost_nano: 0, unbilled_nano: 0, price_mode: "pay_per_use", currency: "EUR", ...cost } };
+        }),
+      };
+      open("/", { company: aCompany({ session: aLead() }), override: ({ path }) => (path === "/api/v1/today" ? { status: 200, body } : undefined) });
+      const rows = within(await screen.findByRole("table", { name: "Lost work" })).getAllByRole("row");
+      expect(rows[1]).toHaveTextContent(first);
+      expect(within(rows[3] as HTMLElement).getAllByRole("cell").at(-2)).toHaveTextContent(total);
+    },
+  );
+
+  it("has no costs of lost work for readers who may not see them", async () => {
+    const day = theDay(null);
+    const body: Today = { ...day, waste: day.waste.map((loss) => ({ ...loss, cost: null })) };
+    open("/", { company: aCompany({ session: aLead() }), override: ({ path }) => (path === "/api/v1/today" ? { status: 200, body } : undefined) });
+    const table = await screen.findByRole("table", { name: "Lost work" });
+    expect(within(table).queryByRole("columnheader", { name: "Cost" })).toBeNull();
+    expect(within(table).getAllByRole("row")[1]).toHaveTextContent(/40\.00Open$/);
   });
 
   it("says why a job waits, for how long it has, and when it is expected to start", async () => {
@@ -87,6 +180,37 @@ describe("home of a lead", () => {
     expect(card).toHaveTextContent(sentence);
     expect(within(card).getByRole("link", { name: "All 2 budgets" })).toHaveAttribute("href", "/budgets");
     expect(within(card).getByRole("link", { name: "Ask for budget…" })).toBeInTheDocument();
+  });
+
+  it("shows the use of the budget by day, as a chart and as a table", async () => {
+    const budget = aBudget(1, {
+      limit: 30 * 3_600_000,
+      state: { used: 9 * 3_600_000, window_start: "2026-11-01T00:00:00Z", window_end: "2026-12-01T00:00:00Z", as_of: "2026-11-03T12:00:00Z" },
+    });
+    const days = [2, 3, 4].map((hours, at) => ({ day: `2026-11-0${String(at + 1)}`, used: hours * 3_600_000 }));
+    const { user, container } = open("/", {
+      company: aCompany({ session: aLead() }),
+      override: ({ path }) =>
+        path === "/api/v1/budgets"
+          ? { status: 200, body: { items: [budget], next: null } }
+          : path === `/api/v1/budgets/${budget.id}`
+            ? { status: 200, body: { ...budget, days } }
+            : undefined,
+    });
+    const card = await screen.findByRole("region", { name: "Budget" });
+    const sentence = "Day 3 of 30: 30 % is used. Even use would be at 10 %.";
+    expect(await within(card).findByRole("img", { name: `Use of Training by day. ${sentence} The table has each day.` })).toBeInTheDocument();
+    expect(card).toHaveTextContent(sentence);
+    await user.click(within(card).getByRole("button", { name: "Show as table" }));
+    const rows = within(within(card).getByRole("table", { name: "Use by day" })).getAllByRole("row");
+    expect(rows.map((row) => row.textContent)).toEqual([
+      "DayUsedIn allEven use",
+      "Sun 1 Nov2.02.01.0",
+      "Mon 2 Nov3.05.02.0",
+      "Tue 3 Nov4.09.03.0",
+    ]);
+    expect(within(card).queryByRole("img", { name: /^Use of/ })).toBeNull();
+    expect(await accessibilityFaults(container)).toEqual([]);
   });
 
   it("has no place for budgets and requests where there are none", async () => {
