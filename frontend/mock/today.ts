@@ -23,6 +23,7 @@ export function theDay(team: string | null): Today {
     used_mgpu_s: gpus * GPU * ran * HOUR_S,
     end_reason: how === "failed" ? "exit_code" : null,
     exit_code: how === "failed" ? 137 : null,
+    cost: { cost_nano: 2 * gpus * ran * EURO, unbilled_nano: 0, price_mode: "pay_per_use" as const, currency: "EUR" },
   });
   return {
     team,

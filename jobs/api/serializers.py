@@ -209,6 +209,17 @@ class JobCostSerializer(serializers.Serializer[Any]):
     currency = serializers.CharField()
 
 
+class WorkCostSerializer(serializers.Serializer[Any]):
+    """The cost of a job's use over some time, at the prices of that time."""
+
+    cost_nano = serializers.IntegerField(help_text="The billed cost")
+    unbilled_nano = serializers.IntegerField(
+        help_text="Cost beside it that is not billed: showback, or use that a commitment pays"
+    )
+    price_mode = serializers.ChoiceField(choices=PriceMode.choices)
+    currency = serializers.CharField()
+
+
 class ArrayTaskSerializer(serializers.Serializer[Any]):
     """The array of a job, and its index there."""
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from billing.models import PriceMode
+from jobs.api.serializers import WorkCostSerializer
 from jobs.reading.recent_ends import CHANGES_MAX, ENDS_MAX, REACH_MAX, WASTE_MAX, recent_ends
 from primitives.clock import SystemClock
 from quotas.api.serializers import QuotaChangeSerializer
@@ -50,15 +50,7 @@ class EndedJobSerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
 
 
-class LossCostSerializer(serializers.Serializer[Any]):
-    """The cost of lost work, at the prices of its time."""
-
-    cost_nano = serializers.IntegerField(help_text="The billed cost")
-    unbilled_nano = serializers.IntegerField(
-        help_text="Cost beside it that is not billed: showback, or use that a commitment pays"
-    )
-    price_mode = serializers.ChoiceField(choices=PriceMode.choices)
-    currency = serializers.CharField()
+_COST_HELP = "null: the caller may not see the cost of the job, or a price is missing"
 
 
 class WasteSerializer(EndedJobSerializer):
@@ -70,10 +62,7 @@ class WasteSerializer(EndedJobSerializer):
         help_text="Whether one of these attempts reported a checkpoint"
     )
     lost_mgpu_s = serializers.IntegerField()
-    cost = LossCostSerializer(
-        allow_null=True,
-        help_text="null: the caller may not see the cost of the job, or a price is missing",
-    )
+    cost = WorkCostSerializer(allow_null=True, help_text=_COST_HELP)
 
 
 class EndedAttemptSerializer(EndedJobSerializer):
@@ -91,6 +80,7 @@ class EndedAttemptSerializer(EndedJobSerializer):
         allow_null=True, help_text="End reason of the job, once it has ended"
     )
     exit_code = serializers.IntegerField(allow_null=True)
+    cost = WorkCostSerializer(allow_null=True, help_text=_COST_HELP)
 
 
 class NamedQuotaChangeSerializer(QuotaChangeSerializer):

@@ -16,9 +16,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from billing.attempt_costs import PartCost, costs_of_parts
-from billing.models import PriceMode
-from billing.scopes import currencies_of
+from jobs.reading.part_costs import Part, Work, costs_of_work
 from primitives.errors import FieldError, InvalidRequest
 from quotas.models import QuotaChange
 from tenants.access import Actor, under, visible, visible_node
@@ -68,6 +66,7 @@ def recent_ends(*, actor: Actor, team: str | None, since: datetime, now: datetim
     top = None if team is None else visible_node(actor, team)
     totals, waste, ends = _ends(_asked(actor, top, since=since, until=now))
     _add_costs(waste, actor)
+    _add_costs(ends, actor)
     return RecentEnds(
         team=None if top is None else top.path.rstrip("/"),
         since=since,
@@ -115,47 +114,23 @@ def _ends(asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [totals, waste, ends]
 
 
-def _add_costs(waste: Sequence[dict[str, Any]], actor: Actor) -> None:
-    """Add the cost of each loss, for those who see the cost of the job.
-
-    It is None for others, without a rate card, and for use without a price.
-    """
-    parts: dict[UUID, tuple[datetime, datetime]] = {}
-    of_row: list[tuple[dict[str, Any], list[UUID], UUID]] = []
-    for row in waste:
-        unsaved, organization = row.pop("unsaved"), UUID(row.pop("organization_id"))
-        is_own = UUID(row.pop("user_id")) == actor.user.pk
-        row["cost"] = None
-        if not is_own and not actor.holds(Permission.VIEW_COSTS, f"{row['team']}/"):
-            continue
-        for attempt, since, until in unsaved:
-            parts[UUID(attempt)] = datetime.fromisoformat(since), datetime.fromisoformat(until)
-        of_row.append((row, [UUID(attempt) for attempt, _, _ in unsaved], organization))
-    if not of_row:
-        return
-    currencies = currencies_of({organization for *_, organization in of_row})
-    if not currencies:
-        return
-    costs = costs_of_parts(parts)
-    for row, attempts, organization in of_row:
-        if organization in currencies and all(attempt in costs for attempt in attempts):
-            row["cost"] = _sum_of([costs[one] for one in attempts], currencies[organization])
-
-
-def _sum_of(costs: Sequence[PartCost], currency: str) -> dict[str, Any]:
-    billed_nano, unbilled_nano, showback_nano = (sum(nanos) for nanos in zip(*costs, strict=True))
-    if unbilled_nano == 0:
-        mode = PriceMode.PAY_PER_USE
-    elif billed_nano == 0 and showback_nano == unbilled_nano:
-        mode = PriceMode.SHOWBACK
-    else:
-        mode = PriceMode.COMMITMENT
-    return {
-        "cost_nano": billed_nano,
-        "unbilled_nano": unbilled_nano,
-        "price_mode": mode.value,
-        "currency": currency,
-    }
+def _add_costs(rows: Sequence[dict[str, Any]], actor: Actor) -> None:
+    """Add the cost of the use of each row, which `parts` names."""
+    work = [
+        Work(
+            user_id=UUID(row.pop("user_id")),
+            team_path=f"{row['team']}/",
+            organization_id=UUID(row.pop("organization_id")),
+            parts=[
+                Part(UUID(attempt), datetime.fromisoformat(since), datetime.fromisoformat(until))
+                for attempt, since, until in row.pop("parts")
+                if since is not None
+            ],
+        )
+        for row in rows
+    ]
+    for row, cost in zip(rows, costs_of_work(work, actor), strict=True):
+        row["cost"] = None if cost is None else cost._asdict()
 
 
 def _quota_changes(
@@ -246,14 +221,15 @@ SELECT
                json_agg(
                    json_build_array(attempt_id, GREATEST(checkpoint_at, since), until)
                    ORDER BY number
-               ) AS unsaved
+               ) AS parts
         FROM ended WHERE {_IS_LOST} AND unsaved_mgpu_s > 0
         GROUP BY id, name, "user", path, device, how, user_id, organization_id
         ORDER BY lost_mgpu_s DESC, id, how LIMIT %(waste_max)s
     ) AS x),
     (SELECT COALESCE(json_agg(x ORDER BY x.ended_at DESC, x.id, x.attempt), '[]')::text FROM (
         SELECT id, name, "user", RTRIM(path, '/') AS team, device, how, number AS attempt, mgpu,
-               ended_at, used_mgpu_s, end_reason, exit_code
+               ended_at, used_mgpu_s, end_reason, exit_code, user_id, organization_id,
+               json_build_array(json_build_array(attempt_id, since, until)) AS parts
         FROM ended ORDER BY ended_at DESC, id, number LIMIT %(ends_max)s
     ) AS x)
 """  # noqa: S608 - made of constants only

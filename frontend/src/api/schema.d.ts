@@ -7298,6 +7298,8 @@ export interface components {
         /** @description An ended attempt. */
         EndedAttempt: {
             attempt: number;
+            /** @description null: the caller may not see the cost of the job, or a price is missing */
+            cost: components["schemas"]["WorkCost"] | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
@@ -9346,15 +9348,6 @@ export interface components {
         /** @description The user whose password was set. */
         Login: {
             login: string;
-        };
-        /** @description The cost of lost work, at the prices of its time. */
-        LossCost: {
-            /** @description The billed cost */
-            cost_nano: number;
-            currency: string;
-            price_mode: components["schemas"]["PriceMode"];
-            /** @description Cost beside it that is not billed: showback, or use that a commitment pays */
-            unbilled_nano: number;
         };
         /** @description The job for which an attempt was preempted. Members that the caller may not see are null. */
         MadeRoomFor: {
@@ -13328,6 +13321,8 @@ export interface components {
         UnusedJob: {
             attempt: number;
             cluster: string;
+            /** @description Cost of that time; null for callers who may not see the cost of the job, and where a price is missing */
+            cost: components["schemas"]["WorkCost"] | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
@@ -13337,6 +13332,8 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /** Format: date-time */
             ended_at: string | null;
+            /** @description GPU time since its GPUs had work; null outside of `idle_gpus` */
+            idle_mgpu_s: number | null;
             /** Format: uuid */
             job: string;
             mgpu: number;
@@ -13630,7 +13627,7 @@ export interface components {
             /** @description Number of attempts with this end */
             attempts: number;
             /** @description null: the caller may not see the cost of the job, or a price is missing */
-            cost: components["schemas"]["LossCost"] | null;
+            cost: components["schemas"]["WorkCost"] | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
@@ -13849,6 +13846,15 @@ export interface components {
             running_jobs: components["schemas"]["RunningJob"][];
             /** @description Jobs that are held or queued */
             waiting: number;
+        };
+        /** @description The cost of a job's use over some time, at the prices of that time. */
+        WorkCost: {
+            /** @description The billed cost */
+            cost_nano: number;
+            currency: string;
+            price_mode: components["schemas"]["PriceMode"];
+            /** @description Cost beside it that is not billed: showback, or use that a commitment pays */
+            unbilled_nano: number;
         };
         /** @description A quota that a write would change. A value of null is no quota. */
         WrittenQuota: {

@@ -5,6 +5,7 @@ import { aCompany } from "../../mock/answer";
 import { aBudget } from "../../mock/budgets";
 import { aSession } from "../../mock/company";
 import { aJob, anAttempt, anExplanation } from "../../mock/jobs";
+import { theUnused } from "../../mock/metrics";
 import { theDay } from "../../mock/today";
 import type { Budget, Job, Today } from "../api/types";
 import { accessibilityFaults, open, type Override } from "../test/render";
@@ -103,19 +104,30 @@ describe("home of a lead", () => {
     );
   });
 
-  // Planted: the total has the cost of the listed rows where there are more.
-  it("says what lost work cost, as billed and beside it, and leads to its attempts", async () => {
-    open("/", { company: aCompany({ session: aLead() }) });
-    const table = await screen.findByRole("table", { name: "Lost work" });
-    const [head, first, second, total] = within(table).getAllByRole("row");
-    expect(head).toHaveTextContent(/Cost/);
-    expect(first).toHaveTextContent(/^probe-long-contextnlp · anafailed 3 timesno checkpoint40\.00€80\.00Open$/);
-    expect(second).toHaveTextContent(/18\.00€8\.00; covered by the commitment: €28\.00Open$/);
-    expect(total).toHaveTextContent(/^Total1 % of 5,568\.00 GPU-h that ended58\.00€88\.00; covered by the commitment: €28\.00$/);
+  it("says what idle GPUs and lost work cost, as billed and beside it, and leads to the jobs", async () => {
+    const { requests } = open("/", { company: aCompany({ session: aLead() }) });
+    const table = await screen.findByRole("table", { name: "Waste" });
+    await within(table).findByRole("row", { name: /^notebook/ });
+    const rows = within(table).getAllByRole("row").map((row) => row.textContent);
+    expect(rows).toEqual([
+      "JobWhatGPU-hCostActions",
+      "notebooknlp · leo8 GPUs idle for 45 minno process uses them6.00€12.00Open",
+      "probe-long-contextnlp · anafailed 3 timeswork lost since its start: no checkpoint40.00€80.00Open",
+      "tokenizer-ablationnlp · sampreemptedwork lost since its checkpoint18.00€8.00; covered by the commitment: €28.00Open",
+      "Lost work in all1 % of 5,568.00 GPU-h that ended58.00€88.00; covered by the commitment: €28.00",
+    ]);
     const [loss] = theDay(null).waste;
     expect(within(table).getByRole("link", { name: "Open probe-long-context" })).toHaveAttribute("href", `/jobs/${loss?.id ?? ""}?tab=attempts`);
+    expect(within(table).getByRole("link", { name: "Open notebook" }).getAttribute("href")).toMatch(/\?tab=metrics$/);
+    expect(requests.filter(({ path }) => path === "/api/v1/unused-resources").map(({ query }) => query.get("node"))).toEqual([NLP]);
   });
 
+  function withDay(body: Today): Override {
+    return ({ path }) =>
+      path === "/api/v1/today" ? { status: 200, body } : path === "/api/v1/unused-resources" ? { status: 200, body: { ...theUnused(NLP), idle_gpus: [] } } : undefined;
+  }
+
+  // Planted: the total has the cost of the listed rows where there are more.
   it.each([
     ["showback", [{ cost_nano: 0, unbilled_nano: 80 * EURO, price_mode: "showback" }, null], 40, /40\.00showback: not billed \(would cost €80\.00\)Open/, "–"],
     ["more losses than are listed", [{ cost_nano: EURO }, { cost_nano: EURO }], 59, /40\.00€1\.00Open/, "–"],
@@ -133,20 +145,28 @@ describe("home of a lead", () => {
           return { ...loss, cost: cost == null ? null : { cost_nano: 0, unbilled_nano: 0, price_mode: "pay_per_use", currency: "EUR", ...cost } };
         }),
       };
-      open("/", { company: aCompany({ session: aLead() }), override: ({ path }) => (path === "/api/v1/today" ? { status: 200, body } : undefined) });
-      const rows = within(await screen.findByRole("table", { name: "Lost work" })).getAllByRole("row");
+      open("/", { company: aCompany({ session: aLead() }), override: withDay(body) });
+      const rows = within(await screen.findByRole("table", { name: "Waste" })).getAllByRole("row");
       expect(rows[1]).toHaveTextContent(first);
       expect(within(rows[3] as HTMLElement).getAllByRole("cell").at(-2)).toHaveTextContent(total);
     },
   );
 
-  it("has no costs of lost work for readers who may not see them", async () => {
+  it("has no costs for readers who may not see them", async () => {
     const day = theDay(null);
-    const body: Today = { ...day, waste: day.waste.map((loss) => ({ ...loss, cost: null })) };
-    open("/", { company: aCompany({ session: aLead() }), override: ({ path }) => (path === "/api/v1/today" ? { status: 200, body } : undefined) });
-    const table = await screen.findByRole("table", { name: "Lost work" });
+    const withoutCost = <Row extends object>(row: Row) => ({ ...row, cost: null });
+    const body: Today = { ...day, waste: day.waste.map(withoutCost), ends: day.ends.map(withoutCost) };
+    open("/", { company: aCompany({ session: aLead() }), override: withDay(body) });
+    const table = await screen.findByRole("table", { name: "Waste" });
     expect(within(table).queryByRole("columnheader", { name: "Cost" })).toBeNull();
     expect(within(table).getAllByRole("row")[1]).toHaveTextContent(/40\.00Open$/);
+    expect(screen.getByRole("region", { name: "Since yesterday" })).not.toHaveTextContent("€");
+  });
+
+  it("says what an ended job cost", async () => {
+    open("/", { company: aCompany({ session: aLead() }) });
+    const card = await screen.findByRole("region", { name: "Since yesterday" });
+    await waitFor(() => expect(card).toHaveTextContent("nlp · sam · 40 GPUs × 20 h · €1,600.00"));
   });
 
   it("says why a job waits, for how long it has, and when it is expected to start", async () => {
@@ -201,6 +221,7 @@ describe("home of a lead", () => {
     const sentence = "Day 3 of 30: 30 % is used. Even use would be at 10 %.";
     expect(await within(card).findByRole("img", { name: `Use of Training by day. ${sentence} The table has each day.` })).toBeInTheDocument();
     expect(card).toHaveTextContent(sentence);
+    expect(within(card).getByRole("row", { name: /^Used yesterday/ })).toHaveTextContent("Used yesterday3.0");
     await user.click(within(card).getByRole("button", { name: "Show as table" }));
     const rows = within(within(card).getByRole("table", { name: "Use by day" })).getAllByRole("row");
     expect(rows.map((row) => row.textContent)).toEqual([

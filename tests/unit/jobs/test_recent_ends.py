@@ -195,8 +195,8 @@ def costs(found: RecentEnds) -> dict[str, Any]:
 def two_losses(world: World) -> None:
     """Bob lost 8 GPUs for half an hour of 2.5 hours, and dana 8 for 2 hours at the same time.
 
-    Dana's were lost in two attempts. The last hour of bob's job and dana's second attempt are
-    borrowed.
+    Dana's were lost in two attempts. The last hour of bob's job and the last quarter of an hour of
+    dana's are borrowed.
     """
     company = world.company
     ran(
@@ -209,19 +209,23 @@ def two_losses(world: World) -> None:
     )  # fmt: skip
     ran(
         company, world.dana, "", job=again, number=2, start=HOUR, end=HOUR + 1_800,
-        classes=[(HOUR, 0)], is_last=False, outcome="stopped", stop_reason="preempted",
+        classes=[(HOUR + 900, 0)], is_last=False, outcome="stopped", stop_reason="preempted",
     )  # fmt: skip
 
 
 def test_a_loss_costs_what_its_lost_use_is_charged(world: World) -> None:
-    """Half an hour of 8 GPUs at 1 EUR; 1.5 hours of 8 at 2 EUR and half an hour at 1 EUR.
+    """Half an hour of 8 GPUs at 1 EUR; 1.75 hours of 8 at 2 EUR and a quarter at 1 EUR.
 
     Planted: the cost of the whole attempt; the cost in another attempt's time.
     """
     two_losses(world)
     a_rate_card(world.company.organization)
-    expected = {"saved": (4, 0, "pay_per_use"), "again": (28, 0, "pay_per_use")}
-    assert costs(asked(actor_of(world.alice))) == expected
+    expected = {"saved": (4, 0, "pay_per_use"), "again": (30, 0, "pay_per_use")}
+    found = asked(actor_of(world.alice))
+    assert costs(found) == expected
+    # 1.5 hours of 8 GPUs at 2 EUR and an hour at 1 EUR.
+    ends = {(row["name"], row["attempt"]): row["cost"]["cost_nano"] // EURO for row in found.ends}
+    assert ends == {("saved", 1): 32, ("again", 1): 24, ("again", 2): 6}
 
 
 def test_a_loss_that_is_not_billed_says_what_it_would_cost(world: World) -> None:
@@ -230,9 +234,9 @@ def test_a_loss_that_is_not_billed_says_what_it_would_cost(world: World) -> None
     card = a_rate_card(world.company.organization)
     terms = terms_of(card, "showback")
     alice = actor_of(world.alice)
-    assert costs(asked(alice)) == {"saved": (0, 4, "showback"), "again": (0, 28, "showback")}
+    assert costs(asked(alice)) == {"saved": (0, 4, "showback"), "again": (0, 30, "showback")}
     PoolTerms.objects.filter(pk=terms.pk).update(mode="commitment")
-    assert costs(asked(alice)) == {"saved": (4, 0, "pay_per_use"), "again": (4, 24, "commitment")}
+    assert costs(asked(alice)) == {"saved": (4, 0, "pay_per_use"), "again": (2, 28, "commitment")}
 
 
 def test_the_cost_of_a_loss_is_for_those_who_see_the_cost_of_the_job(
@@ -260,7 +264,7 @@ def test_the_cost_of_a_loss_is_for_those_who_see_the_cost_of_the_job(
     assert shown(lead, "jobs") == nothing
     euros = {"unbilled_nano": 0, "price_mode": "pay_per_use", "currency": "EUR"}
     saved = {"cost_nano": 4 * EURO, **euros}
-    assert shown(lead, "reports") == {"saved": saved, "again": {"cost_nano": 28 * EURO, **euros}}
+    assert shown(lead, "reports") == {"saved": saved, "again": {"cost_nano": 30 * EURO, **euros}}
     assert shown(world.bob, "jobs") == {"saved": saved}
 
 
@@ -339,6 +343,7 @@ def test_an_attempt_that_failed_at_once_is_listed_with_no_use(world: World) -> N
     assert [
         (row["name"], row["how"], row["exit_code"], row["used_mgpu_s"]) for row in found.ends
     ] == [("before-start", "failed", 127, 0), ("at-once", "failed", 127, 0)]
+    assert {row["cost"] for row in found.ends} == {None}
     assert found.waste == []
     assert found.totals == [{"device": "gpu", "attempts": 2, "used_mgpu_s": 0, "lost_mgpu_s": 0}]
 
