@@ -1,4 +1,4 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import { uuid } from "../../mock/company";
@@ -82,8 +82,10 @@ describe("the checkpoints of a failed job", () => {
     const card = await screen.findByRole("region", { name: "Checkpoints" });
     expect(card).toHaveTextContent("None reported. Run tidegate checkpoint inside the job to report one.");
     unmount();
-    openJob([attempt(1, 7, 2, null)], { checkpoint_path: null });
+    const { queryClient } = openJob([attempt(1, 7, 2, null)], { checkpoint_path: null });
     await screen.findByRole("region", { name: "How it ended" });
+    await waitFor(() => expect(queryClient.getQueryData(["jobs", "attempts", ID])).toHaveLength(1));
+    await waitFor(() => expect(queryClient.isFetching()).toBe(0));
     expect(screen.queryByRole("region", { name: "Checkpoints" })).toBeNull();
   });
 
