@@ -3,8 +3,8 @@ import { Link } from "@tanstack/react-router";
 
 import type { Job } from "../api/types";
 
-/** Leads to the log of a job, for readers who may read it. */
-export function OpenLog({ job }: { job: Job }) {
+/** Leads to the log of a job, for readers who may read it. Among several its text names the job. */
+export function OpenLog({ job, isOnly }: { job: Job; isOnly: boolean }) {
   if (!job.can.includes("logs")) return null;
   return (
     <Button
@@ -13,7 +13,7 @@ export function OpenLog({ job }: { job: Job }) {
       aria-label={`Open log of ${job.name}`}
       renderRoot={(props) => <Link to="/jobs/$jobId" params={{ jobId: job.id }} search={{ tab: "log" }} {...props} />}
     >
-      Open log
+      <span className="open-log">{isOnly ? "Open log" : `Open log of ${job.name}`}</span>
     </Button>
   );
 }

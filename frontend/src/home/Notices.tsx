@@ -44,7 +44,7 @@ export function Notices({ session }: { session: Session }) {
             )}
             . {job.is_requeueable ? `Then it is requeued as attempt ${String(job.attempt + 1)}.` : "Then it ends."}
           </span>
-          <OpenLog job={job} />
+          <OpenLog job={job} isOnly />
           <StopAnother scope={job.team} pool={job.pool} user={session.user.username} />
         </div>
       ))}

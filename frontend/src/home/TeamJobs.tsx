@@ -32,6 +32,9 @@ export function TeamJobs({ scope }: { scope: string | undefined }) {
           </div>
           <NoticeTable jobs={notices} />
           <div className="inline more">
+            {notices.map((job) => (
+              <OpenLog key={job.id} job={job} isOnly={notices.length === 1} />
+            ))}
             <StopAnother scope={teamOf(notices) ?? scope} pool={only(notices.map(({ pool }) => pool))} />
             <span className="small faint">{STOP_ANOTHER_HINT}</span>
           </div>
@@ -134,12 +137,6 @@ function NoticeTable({ jobs }: { jobs: readonly Job[] }) {
           isRight: true,
           cell: ({ current_attempt: attempt }) =>
             attempt?.grace_until != null ? <GraceLeft from={attempt.notice_at} until={attempt.grace_until} /> : <None />,
-        },
-        jobs.some(({ can }) => can.includes("logs")) && {
-          header: <span className="visually-hidden">Log</span>,
-          isRight: true,
-          only: "wide",
-          cell: (job) => <OpenLog job={job} />,
         },
       ]}
     />
