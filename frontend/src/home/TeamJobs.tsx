@@ -5,6 +5,8 @@ import { someJobsQuery } from "../api/queries";
 import type { Explanation, Job } from "../api/types";
 import { Beneficiary } from "../jobs/Beneficiary";
 import { codeWords, HANDLING_WORDS, methodWords } from "../jobs/words";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { DataTable } from "../ui/DataTable";
@@ -205,7 +207,8 @@ function WaitingTable({ jobs }: { jobs: readonly Job[] }) {
   );
 }
 
-function Why({ job: { explanation, device } }: { job: Job }) {
+function Why({ job: { explanation, device, team } }: { job: Job }) {
+  const session = useSession();
   if (explanation === null) return <span className="dim">not decided yet</span>;
   const ahead = explanation.jobs_ahead;
   return (
@@ -214,6 +217,14 @@ function Why({ job: { explanation, device } }: { job: Job }) {
       <div className="small faint">
         {codeWords(explanation.code, device)}
         {ahead > 0 && ` · ${formatCount(ahead)} ${ahead === 1 ? "job" : "jobs"} ahead`}
+        {explanation.code === "user_cap_reached" && may(session, "manage_quota", team) && (
+          <>
+            {" · "}
+            <Link to="/budgets" search={{ scope: team }}>
+              Raise the cap
+            </Link>
+          </>
+        )}
       </div>
     </>
   );

@@ -186,6 +186,21 @@ describe("home of a lead", () => {
   });
 
   it.each([
+    [["manage_quota"], ["/budgets?scope=ai-company/research/nlp"]],
+    [[], []],
+  ] as ["manage_quota"[], string[]][])("leads from a job at its user's cap to the caps, with the right to change them: %o", async (rights, links) => {
+    const session = aSession({
+      grants: [{ role: "team_lead", node_path: NLP }],
+      permissions: { [NLP]: ["view_tree", "view_jobs", "submit_jobs", "manage_jobs", ...rights] },
+    });
+    const explanation = anExplanation({ code: "user_cap_reached", sentence: "The user uses 16 of 24 GPUs.", jobs_ahead: 0 });
+    const job = aJob({ team: NLP, state: "queued", explanation });
+    open("/", { company: aCompany({ session }), override: withJobs("queued", [job]) });
+    const table = await screen.findByRole("table", { name: "Waiting jobs, the oldest first" });
+    expect(within(table).queryAllByRole("link", { name: "Raise the cap" }).map((link) => link.getAttribute("href"))).toEqual(links);
+  });
+
+  it.each([
     [{ limit: 100_000, state: { used: 60_000, forecast: 110_000, left: 40_000 } }, /The budget runs out .+: \d+ .+ before the month ends\./],
     [{ limit: 100_000, state: { used: 60_000, forecast: 90_000, left: 40_000 } }, "The budget lasts until the month ends."],
     [{ limit: 100_000, state: { used: 60_000, forecast: null, left: 40_000 } }, "There is no forecast yet."],
