@@ -45,7 +45,7 @@ function openJob(attempts: readonly Attempt[], change: Partial<JobDetail>) {
 }
 
 describe("the checkpoints of a failed job", () => {
-  // Planted: the attempt with the highest number is the latest, though it saved nothing.
+  // Planted: the first attempt as the latest.
   it("are the last ones of its attempts, with the latest and the work lost after each", async () => {
     const attempts = [attempt(1, 7, 2.5, 2.5), attempt(2, 10, 1.5, 1), attempt(3, 12, 6, null)];
     const { container } = openJob(attempts, {});

@@ -159,7 +159,7 @@ def test_a_user_sees_the_own_budget_only(cast: Cast) -> None:
 def test_a_budget_has_its_use_by_day(company: Company, cast: Cast) -> None:
     """8 and 16 GPU-hours on 1 and 19 November. October is counted for the forecast.
 
-    Planted: all days that are counted.
+    Against: all days that are counted.
     """
     for start, hours in ((-DAY, 3), (0, 1), (18 * DAY, 2)):
         a_metered_attempt(cast.nlp, start, start + hours * 3_600)

@@ -240,7 +240,7 @@ def test_gpus_that_are_idle_for_ten_minutes_are_listed_the_longest_first(world: 
 def test_idle_gpus_have_the_cost_of_their_idle_time(world: World) -> None:
     """A GPU idle for 45 minutes at 2 EUR, for those who see the cost of the job.
 
-    Planted: the cost of the whole run.
+    Against: the cost of the whole run.
     Against: a cost without the right.
     """
     since = LATER - timedelta(minutes=45)

@@ -216,7 +216,7 @@ def two_losses(world: World) -> None:
 def test_a_loss_costs_what_its_lost_use_is_charged(world: World) -> None:
     """Half an hour of 8 GPUs at 1 EUR; 1.75 hours of 8 at 2 EUR and a quarter at 1 EUR.
 
-    Planted: the cost of the whole attempt; the cost in another attempt's time.
+    Against: the cost of the whole attempt; the cost in another attempt's time.
     """
     two_losses(world)
     a_rate_card(world.company.organization)
@@ -242,7 +242,7 @@ def test_a_loss_that_is_not_billed_says_what_it_would_cost(world: World) -> None
 def test_the_cost_of_a_loss_is_for_those_who_see_the_cost_of_the_job(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: no question for the right.
+    """Against: no question for the right.
 
     Against: a cost of 0 without a rate card or without a price.
     """

@@ -49,7 +49,7 @@ def test_a_waiting_job_says_what_it_costs_at_most_and_what_budgets_have_left(
 ) -> None:
     """4 GPUs for 5 hours at 2 EUR, of 100 GPU-hours: as the plan of the same request.
 
-    Planted: the price of borrowed use; the use of the budget without the job.
+    Against: the price of borrowed use; the use of the budget without the job.
     """
     a_rate_card(company.organization)
     an_evaluated_budget(company.nlp, 100)
@@ -89,7 +89,7 @@ def test_without_a_time_limit_it_is_the_cost_of_an_hour(company: Company, cast: 
 def test_costs_and_budgets_are_for_those_who_may_see_them(company: Company, cast: Cast) -> None:
     """Bob sees the cost of the own job and the own budget, the lead both budgets.
 
-    Planted: the cost for everybody who sees the job.
+    Against: the cost for everybody who sees the job.
     Against: the budget of the team for its members.
     """
     a_rate_card(company.organization)
