@@ -1,13 +1,13 @@
-"""The charges of attempts: of one over all of its time, of a job's, and of several by spans."""
+"""The charges of attempts: over all of their time, by spans, and of parts of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from billing.models import MeteredAttempt
+from billing.models import MeteredAttempt, PriceMode
 from billing.spending import SPANS_MAX, Span, whole_time
 from billing.usage_sql import ACCOUNTS, POOLS_MAX, rated, rows_of
 
@@ -17,6 +17,18 @@ class AttemptCost(NamedTuple):
 
     mgpu_s: int
     cost_nano: int
+
+
+class PartCost(NamedTuple):
+    """The cost of a part of an attempt in nano-currency, as in the chargeback report.
+
+    `unbilled_nano` is the cost that is not billed: of showback, or of use that a commitment pays.
+    `showback_nano` is that of showback alone.
+    """
+
+    billed_nano: int
+    unbilled_nano: int
+    showback_nano: int
 
 
 def cost_of_attempt(attempt: MeteredAttempt) -> AttemptCost | None:
@@ -98,6 +110,40 @@ def costs_of_attempts(
     }
 
 
+def costs_of_parts(parts: Mapping[UUID, tuple[datetime, datetime]]) -> dict[UUID, PartCost]:
+    """Return the cost of each attempt from one moment to another.
+
+    Absent: no use then, or a part of it without a price. Two statements for each `SPANS_MAX` parts.
+    """
+    found: dict[UUID, PartCost] = {}
+    ids = list(parts)
+    for first in range(0, len(ids), SPANS_MAX):
+        some = MeteredAttempt.objects.filter(pk__in=ids[first : first + SPANS_MAX])
+        metered = list(some.order_by("pk").values_list("pk", "team_id", "pool_id"))
+        if not metered:
+            continue
+        spans = [parts[attempt] for attempt, _, _ in metered]
+        rows = rows_of(
+            _COSTS_OF_PARTS,
+            {
+                "teams": [team for _, team, _ in metered],
+                "pools": sorted({pool for _, _, pool in metered}),
+                "since_at": min(since for since, _ in spans),
+                "until_at": max(until for _, until in spans),
+                "place_numbers": list(range(1, len(spans) + 1)),
+                "place_since": [since for since, _ in spans],
+                "place_until": [until for _, until in spans],
+                "attempts": [attempt for attempt, _, _ in metered],
+                "priced_at": None,
+            },
+        )
+        for attempt, account, *nanos, is_unpriced in rows:
+            # A statement rates each attempt in the parts of its team's other attempts, too.
+            if metered[account // POOLS_MAX - 1][0] == attempt and not is_unpriced:
+                found[attempt] = PartCost(*(int(nano) for nano in nanos))
+    return found
+
+
 # The commitment of its team is no charge of the attempt.
 _COST = f"""
 WITH {ACCOUNTS}, {rated("AND a.id = %(attempt)s")}
@@ -115,4 +161,14 @@ _COSTS = f"""
 WITH {ACCOUNTS}, {rated("AND a.id = ANY(%(attempts)s)")}
 SELECT attempt_id, account, SUM(cost_nano) FROM rated
 WHERE attempt_id = ANY(%(attempts)s) AND account IS NOT NULL GROUP BY attempt_id, account
+"""  # noqa: S608 - made of constants only
+
+_COSTS_OF_PARTS = f"""
+WITH {ACCOUNTS}, {rated("AND a.id = ANY(%(attempts)s)")}
+SELECT attempt_id, account, SUM(cost_nano), SUM(list_nano) - SUM(cost_nano),
+       COALESCE(SUM(list_nano) FILTER (WHERE mode = '{PriceMode.SHOWBACK}'), 0),
+       BOOL_OR(is_unpriced)
+FROM rated
+WHERE attempt_id = ANY(%(attempts)s) AND account IS NOT NULL AND class < 5 AND mgpu_s > 0
+GROUP BY attempt_id, account
 """  # noqa: S608 - made of constants only

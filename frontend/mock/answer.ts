@@ -22,7 +22,7 @@ import {
 import { theAuditEvents } from "./audit.ts";
 import { aRateCard, rateCards } from "./prices.ts";
 import { anAdjustment, aDispute, theAdjustments, theDisputes, thresholds } from "./adjustments.ts";
-import { budgetDefaults, budgetEffects, theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
+import { budgetDefaults, budgetEffects, aBudgetDetail, theBudgetAlerts, theBudgets, userCaps } from "./budgets.ts";
 import { aCreditHistory, aCreditStatement, theCreditBank, theCredits, theTransfers } from "./credits.ts";
 import { beginAtProvider, deviceLogin, groupMappings, identityProvider, scim, signInOptions } from "./identity.ts";
 import kinds from "./cluster-kinds.json" with { type: "json" };
@@ -250,8 +250,10 @@ export function answer(company: Company, request: MockRequest): MockAnswer {
       return codes(request);
     case "statements":
       return statements(id, action);
-    case "budgets":
-      return page(theBudgets(), query);
+    case "budgets": {
+      const budget = theBudgets().find((each) => each.id === id);
+      return budget === undefined ? page(theBudgets(), query) : { status: 200, body: aBudgetDetail(budget) };
+    }
     case "budget-alerts":
       return page(theBudgetAlerts(), query);
     case "credits":

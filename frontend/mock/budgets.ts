@@ -1,5 +1,5 @@
 /** Budgets of the made-up company, with their alerts. */
-import type { Budget, BudgetAlert, BudgetDefault, JobPlan, UserCap } from "../src/api/types";
+import type { Budget, BudgetAlert, BudgetDefault, BudgetDetail, JobPlan, UserCap } from "../src/api/types";
 import { iso, ORGANIZATION } from "./company.ts";
 import type { MockAnswer, MockRequest } from "./http.ts";
 
@@ -41,6 +41,20 @@ export function aBudget(number: number, change: Partial<Omit<Budget, "state">> &
       forecast_high: Math.round(limit * 0.97),
       ...change.state,
     },
+  };
+}
+
+/** The budget with its use by day, which grows from day to day and sums to what is used. */
+export function aBudgetDetail(budget: Budget): BudgetDetail {
+  const { as_of: asOf, window_start: start, used } = budget.state;
+  const last = Math.floor((Date.parse(asOf) - Date.parse(start)) / DAY_MS);
+  const before = (at: number) => Math.round((used * at * (at + 1)) / ((last + 1) * (last + 2)));
+  return {
+    ...budget,
+    days: Array.from({ length: last + 1 }, (_, at) => ({
+      day: iso(Date.parse(start) + at * DAY_MS).slice(0, 10),
+      used: before(at + 1) - before(at),
+    })),
   };
 }
 

@@ -7,6 +7,7 @@ import type {
   JobDetail,
   JobReason,
 } from "../src/api/types";
+import { budgetEffects } from "./budgets.ts";
 import { GPU, iso, uuid, ORGANIZATION } from "./company.ts";
 
 export function anAttempt(change: Partial<Attempt> = {}): Attempt {
@@ -91,6 +92,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     exit_code_meaning: null,
     attempt: 1,
     current_attempt: anAttempt(),
+    notice_handling: null,
     explanation: null,
     usage: { guaranteed_mgpu_s: 8 * GPU * 3600, borrowed_mgpu_s: 0 },
     can: ["cancel", "extend", "logs"],
@@ -101,6 +103,7 @@ export function aJob(change: Partial<JobDetail> = {}): JobDetail {
     requeue_max: 10,
     cost_cap_nano: null,
     cost: { cost_nano: 16_800_000_000, currency: "EUR" },
+    plan: null,
     signal_ahead_s: null,
     signals_shell_only: false,
     notes: [],
@@ -173,6 +176,7 @@ export function theJobs(): JobDetail[] {
         grace_until: iso(now + (n === 2 ? 252_000 : 18_000)),
         beneficiary: uuid(0x8f2c),
       }),
+      notice_handling: "has_checkpoint_path",
       usage: { guaranteed_mgpu_s: 0, borrowed_mgpu_s: gpus * GPU * 6400 },
       checkpoint_path: "/data/ckpt/llama",
       features: ["ib", "nvlink"],
@@ -191,6 +195,14 @@ export function theJobs(): JobDetail[] {
       mgpu: 200 * GPU,
       submitted_at: iso(now - 48_000),
       explanation: anExplanation(),
+      plan: {
+        seconds: 72 * 3600,
+        cost_nano: 28_800_000_000_000,
+        unbilled_nano: 0,
+        price_mode: "pay_per_use",
+        currency: "EUR",
+        budgets: budgetEffects(10),
+      },
       can: ["cancel", "hold"],
     }),
     aJob({

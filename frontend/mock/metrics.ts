@@ -67,6 +67,8 @@ export function anUnusedJob(change: Partial<UnusedJob> = {}): UnusedJob {
     state: "running",
     started_at: iso(Date.now() - 7_200_000),
     ended_at: null,
+    idle_mgpu_s: null,
+    cost: null,
     summary: aSummary(),
     ...change,
   };
@@ -79,7 +81,15 @@ export function theUnused(node: string): Unused {
   return {
     node,
     reports_gpus: true,
-    idle_gpus: [anUnusedJob({ name: "notebook", user: "leo", summary: idle })],
+    idle_gpus: [
+      anUnusedJob({
+        name: "notebook",
+        user: "leo",
+        summary: idle,
+        idle_mgpu_s: 8_000 * 2_700,
+        cost: { cost_nano: 12_000_000_000, unbilled_nano: 0, price_mode: "pay_per_use", currency: "EUR" },
+      }),
+    ],
     memory: [anUnusedJob({ name: "tokenize", user: "vera", summary: small })],
     cpus: [anUnusedJob({ name: "eval-suite", summary: slow })],
   };

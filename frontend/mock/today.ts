@@ -2,6 +2,7 @@ import type { Today } from "../src/api/types";
 import { GPU, iso, uuid } from "./company.ts";
 
 const HOUR_S = 3600;
+const EURO = 1_000_000_000;
 
 /** The last 24 hours of nlp, as in the drawing of the lead's home. */
 export function theDay(team: string | null): Today {
@@ -22,6 +23,7 @@ export function theDay(team: string | null): Today {
     used_mgpu_s: gpus * GPU * ran * HOUR_S,
     end_reason: how === "failed" ? "exit_code" : null,
     exit_code: how === "failed" ? 137 : null,
+    cost: { cost_nano: 2 * gpus * ran * EURO, unbilled_nano: 0, price_mode: "pay_per_use" as const, currency: "EUR" },
   });
   return {
     team,
@@ -29,8 +31,22 @@ export function theDay(team: string | null): Today {
     until: ago(0),
     totals: [{ device: "gpu", attempts: 9, used_mgpu_s: 5568 * GPU * HOUR_S, lost_mgpu_s: 58 * GPU * HOUR_S }],
     waste: [
-      { ...job(0x9004, "probe-long-context", "ana"), how: "failed", attempts: 3, has_checkpoint: false, lost_mgpu_s: 40 * GPU * HOUR_S },
-      { ...job(0x9003, "tokenizer-ablation", "sam"), how: "preempted", attempts: 1, has_checkpoint: true, lost_mgpu_s: 18 * GPU * HOUR_S },
+      {
+        ...job(0x9004, "probe-long-context", "ana"),
+        how: "failed",
+        attempts: 3,
+        has_checkpoint: false,
+        lost_mgpu_s: 40 * GPU * HOUR_S,
+        cost: { cost_nano: 80 * EURO, unbilled_nano: 0, price_mode: "pay_per_use", currency: "EUR" },
+      },
+      {
+        ...job(0x9003, "tokenizer-ablation", "sam"),
+        how: "preempted",
+        attempts: 1,
+        has_checkpoint: true,
+        lost_mgpu_s: 18 * GPU * HOUR_S,
+        cost: { cost_nano: 8 * EURO, unbilled_nano: 28 * EURO, price_mode: "commitment", currency: "EUR" },
+      },
     ],
     ends: [
       end(0x9003, "tokenizer-ablation", "sam", "succeeded", 3, 40, 20),

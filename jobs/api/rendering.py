@@ -17,10 +17,10 @@ from jobs.access import may_read_content, may_see
 from jobs.lifecycle import FINAL, OPEN, WAITING
 from jobs.models import JobOrigin, JobState, Launch
 from jobs.queue.reason_documents import ISO, iso
-from jobs.reading.costs import cost_of_job
+from jobs.reading.costs import cost_of_job, sees_cost_of
 from jobs.reading.endings import exit_code_meaning, ignored_notice
 from jobs.reading.explaining import waiting_explanation
-from jobs.reading.giving_back import beneficiary_of
+from jobs.reading.giving_back import beneficiary_of, notice_handling
 from jobs.reading.queries import (
     AttemptRow,
     DependencyRow,
@@ -36,6 +36,7 @@ from jobs.submission.job_members import stored_by
 from jobs.whatif.budget_effects import BudgetEffect
 from jobs.whatif.extension import ExtensionPlan
 from jobs.whatif.preview import Preview
+from jobs.whatif.waiting_costs import WaitingCosts, waiting_costs
 from primitives.units import MGPU_PER_GPU, DeviceKind
 from tenants.access import Actor
 from tenants.roles import Permission
@@ -105,6 +106,11 @@ def job_body(view: JobView, *, rights: Rights, now: datetime) -> dict[str, Any]:
         "current_attempt": None
         if view.attempt is None
         else attempt_body(view.attempt, actor=actor),
+        "notice_handling": notice_handling(
+            checkpoint_at=None if view.attempt is None else view.attempt.checkpoint_at,
+            checkpoint_path=job.stored["checkpoint_path"],
+            signal=job.stored["notice_signal"],
+        ),
         "explanation": waiting_explanation(view, actor=actor, now=now),
         "usage": {
             "guaranteed_mgpu_s": view.guaranteed_mgpu_s,
@@ -128,6 +134,9 @@ def detail_body(job_id: UUID, *, actor: Actor, now: datetime) -> dict[str, Any]:
     content = get_content(view, actor=actor, now=now)
     cost = cost_of_job(view.job, actor=actor, now=now)
     schedule = get_schedule(view)
+    plan = None
+    if view.job.state in WAITING:
+        plan = waiting_costs(job_id, sees_cost=sees_cost_of(view.job, actor), actor=actor, now=now)
     return {
         **job_body(view, rights=Rights(actor), now=now),
         "script": content.script,
@@ -135,8 +144,22 @@ def detail_body(job_id: UUID, *, actor: Actor, now: datetime) -> dict[str, Any]:
         "notes": content.notes,
         **content.stored,
         "cost": None if cost is None else cost._asdict(),
+        "plan": None if plan is None else _plan_body(plan),
         "schedule": None if schedule is None else {"id": schedule.pk, "name": schedule.name},
         "depends_on": [_dependency_body(row, actor=actor) for row in get_dependencies(view)],
+    }
+
+
+def _plan_body(plan: WaitingCosts) -> dict[str, Any]:
+    """Return the cost of a waiting job and its effect on budgets."""
+    cost = plan.cost
+    return {
+        "seconds": plan.seconds,
+        "cost_nano": None if cost is None else cost.billed_nano,
+        "unbilled_nano": None if cost is None else cost.unbilled_nano,
+        "price_mode": None if cost is None else cost.mode,
+        "currency": None if cost is None else cost.currency,
+        "budgets": [_budget_effect(one) for one in plan.budgets],
     }
 
 

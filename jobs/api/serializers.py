@@ -209,6 +209,17 @@ class JobCostSerializer(serializers.Serializer[Any]):
     currency = serializers.CharField()
 
 
+class WorkCostSerializer(serializers.Serializer[Any]):
+    """The cost of a job's use over some time, at the prices of that time."""
+
+    cost_nano = serializers.IntegerField(help_text="The billed cost")
+    unbilled_nano = serializers.IntegerField(
+        help_text="Cost beside it that is not billed: showback, or use that a commitment pays"
+    )
+    price_mode = serializers.ChoiceField(choices=PriceMode.choices)
+    currency = serializers.CharField()
+
+
 class ArrayTaskSerializer(serializers.Serializer[Any]):
     """The array of a job, and its index there."""
 
@@ -266,6 +277,11 @@ class JobSerializer(ShowsStored):
     )
     attempt = serializers.IntegerField(help_text="Number of the latest attempt, 0 before the first")
     current_attempt = AttemptSerializer(allow_null=True)
+    notice_handling = serializers.ChoiceField(
+        choices=[item.value for item in NoticeHandling],
+        allow_null=True,
+        help_text="How it is known to react to its notice; null: not known",
+    )
     explanation = ExplanationSerializer(allow_null=True)
     usage = JobUsageSerializer()
     can = serializers.ListField(child=serializers.ChoiceField(choices=ACTIONS))
@@ -304,6 +320,49 @@ class ScheduleOfJobSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
 
 
+class BudgetEffectSerializer(serializers.Serializer[Any]):
+    """The amount that a job may use of a budget, in the unit of the budget's measure."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    node = serializers.CharField(help_text="Path of the node whose subtree counts")
+    measure = serializers.ChoiceField(choices=Measure.values)
+    currency = serializers.CharField(allow_null=True, help_text="Of a measure in money; else null")
+    policy = serializers.ChoiceField(choices=Policy.values, help_text="Effect at 100 %")
+    limit = serializers.IntegerField()
+    needed = serializers.IntegerField(
+        help_text="The most that the job may use until its time limit or the end of the budget's "
+        "period. Of an array: all tasks"
+    )
+    left_after = serializers.IntegerField(
+        help_text="Limit less use, holds of running jobs, and `needed`. Queued jobs do not count"
+    )
+    room_at = serializers.DateTimeField(
+        help_text="When a used-up budget has room again at the latest"
+    )
+
+
+class WaitingCostsSerializer(serializers.Serializer[Any]):
+    """The most that a waiting job costs at present prices, and its effect on budgets."""
+
+    seconds = serializers.IntegerField(
+        help_text="Time of the cost: the time limit, or an hour without one"
+    )
+    cost_nano = serializers.IntegerField(
+        allow_null=True,
+        help_text="What it is billed at most; null without a price, and for others than the owner "
+        "without view_costs",
+    )
+    unbilled_nano = serializers.IntegerField(
+        allow_null=True,
+        help_text="What it would cost beside it: showback, or guaranteed use that the team's "
+        "commitment pays. It is not billed",
+    )
+    price_mode = serializers.ChoiceField(choices=PriceMode.choices, allow_null=True)
+    currency = serializers.CharField(allow_null=True)
+    budgets = BudgetEffectSerializer(many=True, help_text="Those of them that the caller may see")
+
+
 class JobDetailSerializer(JobSerializer):
     """A job with its script, environment and dependencies."""
 
@@ -320,6 +379,9 @@ class JobDetailSerializer(JobSerializer):
         allow_null=True,
         help_text="null where there is no rate card, and for others than the owner without "
         "view_costs",
+    )
+    plan = WaitingCostsSerializer(
+        allow_null=True, help_text="Costs if it starts now; null unless it is queued or held"
     )
     schedule = ScheduleOfJobSerializer(
         allow_null=True, help_text="The schedule that submitted it; null for other jobs"
@@ -359,28 +421,6 @@ class ResolvedJobSerializer(ShowsStored):
     tasks = serializers.IntegerField(help_text="Number of tasks of the array; 1 for a single job")
     tasks_at_once = serializers.IntegerField(
         allow_null=True, help_text="Tasks that may run at once; null: all"
-    )
-
-
-class BudgetEffectSerializer(serializers.Serializer[Any]):
-    """The amount that a job may use of a budget, in the unit of the budget's measure."""
-
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    node = serializers.CharField(help_text="Path of the node whose subtree counts")
-    measure = serializers.ChoiceField(choices=Measure.values)
-    currency = serializers.CharField(allow_null=True, help_text="Of a measure in money; else null")
-    policy = serializers.ChoiceField(choices=Policy.values, help_text="Effect at 100 %")
-    limit = serializers.IntegerField()
-    needed = serializers.IntegerField(
-        help_text="The most that the job may use until its time limit or the end of the budget's "
-        "period. Of an array: all tasks"
-    )
-    left_after = serializers.IntegerField(
-        help_text="Limit less use, holds of running jobs, and `needed`. Queued jobs do not count"
-    )
-    room_at = serializers.DateTimeField(
-        help_text="When a used-up budget has room again at the latest"
     )
 
 

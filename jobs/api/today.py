@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from jobs.api.serializers import WorkCostSerializer
 from jobs.reading.recent_ends import CHANGES_MAX, ENDS_MAX, REACH_MAX, WASTE_MAX, recent_ends
 from primitives.clock import SystemClock
 from quotas.api.serializers import QuotaChangeSerializer
@@ -49,6 +50,9 @@ class EndedJobSerializer(serializers.Serializer[Any]):
     device = serializers.ChoiceField(choices=DEVICES, help_text=DEVICE_HELP)
 
 
+_COST_HELP = "null: the caller may not see the cost of the job, or a price is missing"
+
+
 class WasteSerializer(EndedJobSerializer):
     """Lost work of a job, for one kind of end."""
 
@@ -58,6 +62,7 @@ class WasteSerializer(EndedJobSerializer):
         help_text="Whether one of these attempts reported a checkpoint"
     )
     lost_mgpu_s = serializers.IntegerField()
+    cost = WorkCostSerializer(allow_null=True, help_text=_COST_HELP)
 
 
 class EndedAttemptSerializer(EndedJobSerializer):
@@ -75,6 +80,7 @@ class EndedAttemptSerializer(EndedJobSerializer):
         allow_null=True, help_text="End reason of the job, once it has ended"
     )
     exit_code = serializers.IntegerField(allow_null=True)
+    cost = WorkCostSerializer(allow_null=True, help_text=_COST_HELP)
 
 
 class NamedQuotaChangeSerializer(QuotaChangeSerializer):

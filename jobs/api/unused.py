@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs.api.metrics import MetricSummarySerializer
+from jobs.api.serializers import WorkCostSerializer
 from jobs.reading.unused import ENDED_WITHIN, IDLE_FOR, ROWS_MAX, UnusedRow, unused_below
 from primitives.clock import SystemClock
 from tenants.api.authentication import actor_from
@@ -40,6 +41,14 @@ class UnusedJobSerializer(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
     summary = MetricSummarySerializer()
+    idle_mgpu_s = serializers.IntegerField(
+        allow_null=True, help_text="GPU time since its GPUs had work; null outside of `idle_gpus`"
+    )
+    cost = WorkCostSerializer(
+        allow_null=True,
+        help_text="Cost of that time; null for callers who may not see the cost of the job, and "
+        "where a price is missing",
+    )
 
 
 class UnusedSerializer(serializers.Serializer[Any]):
@@ -70,6 +79,8 @@ def _job_body(row: UnusedRow) -> dict[str, Any]:
         "started_at": attempt.started_at,
         "ended_at": attempt.ended_at,
         "summary": row.summary,
+        "idle_mgpu_s": None if row.idle_s is None else attempt.mgpu * row.idle_s,
+        "cost": None if row.cost is None else row.cost._asdict(),
     }
 
 

@@ -75,7 +75,13 @@ def shown_victim(victim: VictimRow, actor: Actor, now: datetime) -> dict[str, An
         "notice_at": None if victim.notice_at is None else iso(victim.notice_at),
         "grace_until": None if victim.grace_until is None else iso(victim.grace_until),
         "at_risk_mgpu_s": _at_risk_mgpu_s(victim, now) if is_known else None,
-        "notice_handling": _notice_handling(victim) if is_known else None,
+        "notice_handling": notice_handling(
+            checkpoint_at=victim.checkpoint_at,
+            checkpoint_path=victim.job__checkpoint_path,
+            signal=victim.job__notice_signal,
+        )
+        if is_known
+        else None,
     }
 
 
@@ -85,9 +91,12 @@ def _at_risk_mgpu_s(victim: VictimRow, now: datetime) -> int:
     return 0 if since is None else victim.mgpu * max(0, int((now - since).total_seconds()))
 
 
-def _notice_handling(victim: VictimRow) -> NoticeHandling | None:
-    if victim.checkpoint_at is not None:
+def notice_handling(
+    *, checkpoint_at: datetime | None, checkpoint_path: str | None, signal: str
+) -> NoticeHandling | None:
+    """Return why a job is expected to save its work at its notice; None: nothing is known."""
+    if checkpoint_at is not None:
         return NoticeHandling.REPORTS_CHECKPOINTS
-    if victim.job__checkpoint_path is not None:
+    if checkpoint_path is not None:
         return NoticeHandling.HAS_CHECKPOINT_PATH
-    return None if victim.job__notice_signal == _PLAIN_SIGNAL else NoticeHandling.ASKS_FOR_SIGNAL
+    return None if signal == _PLAIN_SIGNAL else NoticeHandling.ASKS_FOR_SIGNAL

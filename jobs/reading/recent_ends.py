@@ -2,7 +2,7 @@
 
 Work is lost if an attempt fails, exceeds its time limit, is preempted, is withdrawn from its
 cluster or loses its node. The loss is the metered use since the last known checkpoint, or since the
-start. An attempt that failed at once is listed with no use.
+start, and its cost is that of this use. An attempt that failed at once is listed with no use.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from jobs.reading.part_costs import Part, Work, costs_of_work
 from primitives.errors import FieldError, InvalidRequest
 from quotas.models import QuotaChange
 from tenants.access import Actor, under, visible, visible_node
@@ -64,6 +65,8 @@ def recent_ends(*, actor: Actor, team: str | None, since: datetime, now: datetim
         )
     top = None if team is None else visible_node(actor, team)
     totals, waste, ends = _ends(_asked(actor, top, since=since, until=now))
+    _add_costs(waste, actor)
+    _add_costs(ends, actor)
     return RecentEnds(
         team=None if top is None else top.path.rstrip("/"),
         since=since,
@@ -111,6 +114,25 @@ def _ends(asked: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return [totals, waste, ends]
 
 
+def _add_costs(rows: Sequence[dict[str, Any]], actor: Actor) -> None:
+    """Add the cost of the use of each row, which `parts` names."""
+    work = [
+        Work(
+            user_id=UUID(row.pop("user_id")),
+            team_path=f"{row['team']}/",
+            organization_id=UUID(row.pop("organization_id")),
+            parts=[
+                Part(UUID(attempt), datetime.fromisoformat(since), datetime.fromisoformat(until))
+                for attempt, since, until in row.pop("parts")
+                if since is not None
+            ],
+        )
+        for row in rows
+    ]
+    for row, cost in zip(rows, costs_of_work(work, actor), strict=True):
+        row["cost"] = None if cost is None else cost._asdict()
+
+
 def _quota_changes(
     actor: Actor, top: Node | None, *, since: datetime, until: datetime
 ) -> list[QuotaChange]:
@@ -154,6 +176,7 @@ WITH theirs AS (
     {_JOBS} AND ended_at IS NULL AND {_OWN}
 ), ended AS MATERIALIZED (
     SELECT j.id, j.name, j.end_reason, j.exit_code, u.username AS "user", n.path, p.device,
+           j.user_id, j.organization_id, t.id AS attempt_id, used.since, used.until,
            t.number, t.mgpu, t.ended_at, t.checkpoint_at,
            CASE WHEN t.number = j.attempt_number AND t.ended_at = j.ended_at THEN j.state
                 WHEN t.stop_reason IN ('preempted', 'withdrawn', 'requeued') THEN t.stop_reason
@@ -170,10 +193,11 @@ WITH theirs AS (
     JOIN tenants_node n ON n.id = j.team_id
     JOIN clusters_pool p ON p.id = j.pool_id
     CROSS JOIN LATERAL (
-        SELECT SUM(held.mgpu * held.seconds)::bigint AS mgpu_s,
+        SELECT MIN(held.start) AS since, MAX(held."end") AS until,
+               SUM(held.mgpu * held.seconds)::bigint AS mgpu_s,
                SUM(held.mgpu * LEAST(held.seconds, held.unsaved_s))::bigint AS unsaved_mgpu_s
         FROM (
-            SELECT s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
+            SELECT s.start, s."end", s.guaranteed_mgpu + s.borrowed_mgpu AS mgpu,
                    EXTRACT(EPOCH FROM s."end" - s.start)::bigint AS seconds,
                    GREATEST(
                        0, EXTRACT(EPOCH FROM s."end" - COALESCE(t.checkpoint_at, s.start))
@@ -193,14 +217,19 @@ SELECT
     (SELECT COALESCE(json_agg(x ORDER BY x.lost_mgpu_s DESC, x.id, x.how), '[]')::text FROM (
         SELECT id, name, "user", RTRIM(path, '/') AS team, device, how, COUNT(*) AS attempts,
                BOOL_OR(checkpoint_at IS NOT NULL) AS has_checkpoint,
-               SUM(unsaved_mgpu_s)::bigint AS lost_mgpu_s
+               SUM(unsaved_mgpu_s)::bigint AS lost_mgpu_s, user_id, organization_id,
+               json_agg(
+                   json_build_array(attempt_id, GREATEST(checkpoint_at, since), until)
+                   ORDER BY number
+               ) AS parts
         FROM ended WHERE {_IS_LOST} AND unsaved_mgpu_s > 0
-        GROUP BY id, name, "user", path, device, how
+        GROUP BY id, name, "user", path, device, how, user_id, organization_id
         ORDER BY lost_mgpu_s DESC, id, how LIMIT %(waste_max)s
     ) AS x),
     (SELECT COALESCE(json_agg(x ORDER BY x.ended_at DESC, x.id, x.attempt), '[]')::text FROM (
         SELECT id, name, "user", RTRIM(path, '/') AS team, device, how, number AS attempt, mgpu,
-               ended_at, used_mgpu_s, end_reason, exit_code
+               ended_at, used_mgpu_s, end_reason, exit_code, user_id, organization_id,
+               json_build_array(json_build_array(attempt_id, since, until)) AS parts
         FROM ended ORDER BY ended_at DESC, id, number LIMIT %(ends_max)s
     ) AS x)
 """  # noqa: S608 - made of constants only

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from jobs.access import visible_jobs
 from jobs.execution.sampling import REACH_S
 from jobs.models import Attempt, Job
 from jobs.reading.metrics import MIB, MetricSummary, summary_of
+from jobs.reading.part_costs import Part, Work, WorkCost, costs_of_work
 from primitives.units import DeviceKind
 from tenants.access import Actor, under, visible_node
 
@@ -33,10 +34,16 @@ ROWS_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class UnusedRow:
-    """An attempt of a job, and its figures."""
+    """An attempt of a job, and its figures.
+
+    `idle_s` is the time since its GPUs had work, and `cost` that of all of them in this time; None
+    for those who may not see it. Both only in the list of idle GPUs.
+    """
 
     attempt: Attempt
     summary: MetricSummary
+    idle_s: int | None = None
+    cost: WorkCost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +84,9 @@ def unused_below(path: str, *, actor: Actor, now: datetime) -> Unused:
     gpus_known = Q(metrics__gpus_are_held__isnull=False) | Q(metrics__gpu_measured_s__gt=0)
     return Unused(
         path=node.path.rstrip("/"),
-        idle_gpus=_rows(
-            idle.order_by(F("metrics__gpus_idle_since").asc(), F("mgpu").desc(), "pk"),
+        idle_gpus=_with_costs(
+            _rows(idle.order_by(F("metrics__gpus_idle_since").asc(), F("mgpu").desc(), "pk"), now),
+            actor,
             now,
         ),
         memory=_rows(
@@ -113,6 +121,22 @@ def _rows(attempts: QuerySet[Attempt], now: datetime) -> list[UnusedRow]:
     return [
         UnusedRow(attempt, summary_of(attempt, attempt.metrics, now=now))
         for attempt in found[:ROWS_MAX]
+    ]
+
+
+def _with_costs(rows: Sequence[UnusedRow], actor: Actor, now: datetime) -> list[UnusedRow]:
+    work: list[Work] = []
+    seconds: list[int] = []
+    for row in rows:
+        attempt, since = row.attempt, row.attempt.metrics.gpus_idle_since
+        assert since is not None
+        seconds.append(int((now - since).total_seconds()))
+        job = attempt.job
+        parts = [Part(attempt.pk, since, now)]
+        work.append(Work(job.user_id, job.team.path, job.organization_id, parts))
+    return [
+        replace(row, idle_s=idle_s, cost=cost)
+        for row, idle_s, cost in zip(rows, seconds, costs_of_work(work, actor), strict=True)
     ]
 
 

@@ -291,7 +291,7 @@ class JobMembers(BaseModel):
     )
     notice_signal: Annotated[
         _Signal,
-        Stored("Signal that the job gets before a preemption or cancellation", in_lists=False),
+        Stored("Signal that the job gets before a preemption or cancellation"),
     ] = "TERM"
     signal_ahead_s: Annotated[
         int | None,

@@ -1,4 +1,4 @@
-"""The effect of a requested job on the budgets in which it counts."""
+"""The effect of a requested or waiting job on the budgets in which it counts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from datetime import datetime
 from budgets.administration import visible_budgets
 from budgets.models import Budget
 from budgets.stopping import CurrentBudget, budgets_of
+from jobs.models import Job
 from jobs.queue.budget_stops import JobShape, WantedJob, most_used
 from jobs.submission.resolved_requests import ResolvedRequest
 from tenants.access import Actor
+from tenants.models import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +49,38 @@ def wanted_job(job_id: str, resolved: ResolvedRequest, actor: Actor, now: dateti
     )
 
 
-def budget_effects(
-    wanted: WantedJob, resolved: ResolvedRequest, *, actor: Actor, now: datetime
-) -> Sequence[BudgetEffect]:
-    """Return the effect on each budget that the actor may see, by name.
+def shape_of(job: Job) -> JobShape:
+    """Return a waiting job as budgets see it."""
+    return JobShape(
+        path=job.team.path,
+        user=job.user_id,
+        pools=tuple(job.pools or [job.pool_id]),
+        mgpu=job.mgpu,
+        time_limit_s=job.time_limit_s,
+        multiplier_ppm=job.priority_class.price_multiplier_ppm,
+    )
 
-    All tasks of an array count. A job without a time limit counts to the end of the window.
+
+def budget_effects(
+    shape: JobShape, team: Node, *, tasks: int = 1, actor: Actor, now: datetime
+) -> Sequence[BudgetEffect]:
+    """Return the effect of a job on each budget that the actor may see, by name.
+
+    `tasks` are those of an array, which all count. A job without a time limit counts to the end of
+    the window.
     """
-    current = budgets_of(resolved.team, actor.user.pk, now)
+    current = budgets_of(team, shape.user, now)
     shown = set(
         visible_budgets(actor)
         .filter(pk__in=[one.budget.pk for one in current])
         .values_list("pk", flat=True)
     )
-    tasks = 1 if resolved.request.array is None else resolved.request.array.size
     return [
         _effect(one, needed * tasks)
         for one in current
         if one.budget.pk in shown
-        and one.concerns(wanted.shape.user, wanted.shape.pools)
-        and (needed := most_used(one, wanted.shape, now)) > 0
+        and one.concerns(shape.user, shape.pools)
+        and (needed := most_used(one, shape, now)) > 0
     ]
 
 

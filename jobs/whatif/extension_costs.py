@@ -16,8 +16,8 @@ from budgets.models import Policy
 from budgets.stopping import CurrentBudget, budgets_of
 from jobs.actions.extending import ends_at
 from jobs.models import Attempt, Job
-from jobs.queue.budget_stops import JobShape, most_used
-from jobs.whatif.budget_effects import BudgetEffect
+from jobs.queue.budget_stops import most_used
+from jobs.whatif.budget_effects import BudgetEffect, shape_of
 from tenants.access import Actor
 
 
@@ -86,12 +86,8 @@ def _needed(
     pools = _pools(job, attempt)
     if not one.concerns(job.user_id, pools):
         return 0
-    multiplier_ppm = job.priority_class.price_multiplier_ppm
     if attempt is None:
-        shape = JobShape(
-            job.team.path, job.user_id, tuple(pools), job.mgpu, limit_s, multiplier_ppm
-        )
-        return most_used(one, shape, now)
+        return most_used(one, shape_of(job)._replace(time_limit_s=limit_s), now)
     assert job.time_limit_s is not None
     before_s, after_s = (
         seconds_left(one.budget, one.window_end, ends_at(job, attempt, limit), now)
@@ -102,7 +98,7 @@ def _needed(
         job.pool_id,
         guaranteed_mgpu=attempt.guaranteed_mgpu,
         borrowed_mgpu=attempt.mgpu - attempt.guaranteed_mgpu,
-        multiplier_ppm=multiplier_ppm,
+        multiplier_ppm=job.priority_class.price_multiplier_ppm,
         seconds=after_s - before_s,
     )
 

@@ -159,7 +159,14 @@ class Previews:
             left_out.add(self._instead_of)
         withheld = withheld_by_amount(self._moment.stops, left_out, self._now, wanted)
         stop = next((one for one in withheld if one.job == wanted.id), None)
-        return stop, budget_effects(wanted, resolved, actor=self._actor, now=self._now)
+        array = resolved.request.array
+        return stop, budget_effects(
+            wanted.shape,
+            resolved.team,
+            tasks=1 if array is None else array.size,
+            actor=self._actor,
+            now=self._now,
+        )
 
     def _same_name(self, resolved: ResolvedRequest) -> tuple[str, str] | None:
         """Return the name and state of the job that a singleton would wait for."""

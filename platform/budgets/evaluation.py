@@ -15,6 +15,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from bank.settling import zone_of
 from billing.spending import SPANS_MAX, Span, spent_in
@@ -226,6 +227,15 @@ class _Moment:
                         seconds=seconds,
                     )
         return found
+
+
+def days_of_window(budget: Budget) -> QuerySet[BudgetDay]:
+    """Return the counted days of the budget's window at its last evaluation, oldest first."""
+    zone = zone_of(budget.organization_id)
+    first, last = (
+        moment.astimezone(zone).date() for moment in (budget.state.window_start, budget.state.as_of)
+    )
+    return BudgetDay.objects.filter(budget=budget, day__range=(first, last)).order_by("day")
 
 
 def seconds_left(

@@ -56,6 +56,7 @@ def a_shown_job(**changes: Any) -> dict[str, Any]:
         "exit_code_meaning": None,
         "attempt": 0,
         "current_attempt": None,
+        "notice_handling": None,
         "explanation": None,
         "usage": {"guaranteed_mgpu_s": 0, "borrowed_mgpu_s": 0},
         "can": ["cancel"],

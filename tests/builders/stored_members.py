@@ -18,6 +18,7 @@ STORED: dict[str, Any] = {
     "preferred_topology": None,
     "cpus_per_node": None,
     "memory_mib_per_node": None,
+    "notice_signal": "TERM",
 }
 #: Shown on the page of a job and in plans, not in lists.
 STORED_ON_PAGES: dict[str, Any] = {
@@ -33,7 +34,6 @@ STORED_ON_PAGES: dict[str, Any] = {
     "ntasks_per_node": None,
     "cpus_per_task": None,
     "gpus_per_task": None,
-    "notice_signal": "TERM",
     "signal_ahead_s": None,
     "signals_shell_only": False,
 }

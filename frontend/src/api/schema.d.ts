@@ -265,7 +265,7 @@ export interface paths {
         };
         /**
          * Get a budget
-         * @description Get the budget.
+         * @description Get the budget with its use by day.
          */
         get: operations["get_budget"];
         put?: never;
@@ -5797,6 +5797,13 @@ export interface components {
              */
             window: components["schemas"]["WindowEnum"];
         };
+        /** @description Use of a budget on one day of the organization's time zone. */
+        BudgetDay: {
+            /** Format: date */
+            day: string;
+            /** @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money) */
+            used: number;
+        };
         /** @description The budget that each team made below a node gets. */
         BudgetDefault: {
             /** @description Whether the caller may change it */
@@ -5894,6 +5901,50 @@ export interface components {
              *     * `rolling` - rolling
              */
             window?: components["schemas"]["WindowEnum"];
+        };
+        /** @description A budget with its use by day. */
+        BudgetDetail: {
+            /** @description Whether the caller may change it */
+            readonly can_edit: boolean;
+            /** @description Of a measure in money; else null */
+            readonly currency: string | null;
+            /** @description Days of the window until the last evaluation, oldest first. They sum to `used` */
+            readonly days: components["schemas"]["BudgetDay"][];
+            /** Format: uuid */
+            id: string;
+            /** @description In the unit of the measure: milli-GPU-seconds (gpu_hours), millionths of a GPU-second of the reference GPU (credits), or nano-currency (money) */
+            limit: number;
+            measure: components["schemas"]["MeasureEnum"];
+            name: string;
+            node: string;
+            /** @description Clusters that start native jobs without asking. The budget counts these jobs and cannot hold them. Empty for a budget that only notifies */
+            readonly not_held_on: string[];
+            /**
+             * @description Effect at 100 %
+             *
+             *     * `notify` - notify
+             *     * `stop_borrowing` - stop_borrowing
+             *     * `stop_starts` - stop_starts
+             */
+            policy: components["schemas"]["PolicyEnum"];
+            /** @description Null: all pools */
+            readonly pool: string | null;
+            /** @description Length of a rolling window: today and the days before */
+            rolling_days: number | null;
+            state: components["schemas"]["BudgetState"];
+            /** @description Username; null: of the whole node */
+            readonly user: string | null;
+            /** @description The ETag is "v" and this number, quoted */
+            version: number;
+            /**
+             * @description Period over which it counts, in the organization's time zone
+             *
+             *     * `month` - month
+             *     * `quarter` - quarter
+             *     * `year` - year
+             *     * `rolling` - rolling
+             */
+            window: components["schemas"]["WindowEnum"];
         };
         /** @description The amount that a job may use of a budget, in the unit of the budget's measure. */
         BudgetEffect: {
@@ -7247,6 +7298,8 @@ export interface components {
         /** @description An ended attempt. */
         EndedAttempt: {
             attempt: number;
+            /** @description null: the caller may not see the cost of the job, or a price is missing */
+            cost: components["schemas"]["WorkCost"] | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
@@ -8281,6 +8334,16 @@ export interface components {
             node_count: number;
             /** @description Minimum to start with; below `node_count` the job is elastic */
             node_count_min: number;
+            /**
+             * @description How it is known to react to its notice; null: not known
+             *
+             *     * `reports_checkpoints` - reports_checkpoints
+             *     * `has_checkpoint_path` - has_checkpoint_path
+             *     * `asks_for_signal` - asks_for_signal
+             */
+            notice_handling: components["schemas"]["NoticeHandlingEnum"] | components["schemas"]["NullEnum"];
+            /** @description Signal that the job gets before a preemption or cancellation */
+            notice_signal: components["schemas"]["NoticeSignalEnum"];
             /** @description Slug */
             organization: string;
             /**
@@ -8539,6 +8602,14 @@ export interface components {
             /** @description Minimum to start with; below `node_count` the job is elastic */
             node_count_min: number;
             notes: components["schemas"]["Note"][];
+            /**
+             * @description How it is known to react to its notice; null: not known
+             *
+             *     * `reports_checkpoints` - reports_checkpoints
+             *     * `has_checkpoint_path` - has_checkpoint_path
+             *     * `asks_for_signal` - asks_for_signal
+             */
+            notice_handling: components["schemas"]["NoticeHandlingEnum"] | components["schemas"]["NullEnum"];
             /** @description Signal that the job gets before a preemption or cancellation */
             notice_signal: components["schemas"]["NoticeSignalEnum"];
             /** @description Tasks of a batch job */
@@ -8556,6 +8627,8 @@ export interface components {
             origin: components["schemas"]["OriginEnum"];
             /** @description File with the script's output */
             output_file: string | null;
+            /** @description Costs if it starts now; null unless it is queued or held */
+            plan: components["schemas"]["WaitingCosts"] | null;
             /** @description Pool of its latest attempt; before its first start the first of `pools` */
             pool: string;
             /** @description Pools that it accepts, the preferred first */
@@ -12862,6 +12935,16 @@ export interface components {
             /** @description Minimum to start with; below `node_count` the job is elastic */
             node_count_min: number;
             notes: components["schemas"]["Note"][];
+            /**
+             * @description How it is known to react to its notice; null: not known
+             *
+             *     * `reports_checkpoints` - reports_checkpoints
+             *     * `has_checkpoint_path` - has_checkpoint_path
+             *     * `asks_for_signal` - asks_for_signal
+             */
+            notice_handling: components["schemas"]["NoticeHandlingEnum"] | components["schemas"]["NullEnum"];
+            /** @description Signal that the job gets before a preemption or cancellation */
+            notice_signal: components["schemas"]["NoticeSignalEnum"];
             /** @description Slug */
             organization: string;
             /**
@@ -13242,6 +13325,8 @@ export interface components {
         UnusedJob: {
             attempt: number;
             cluster: string;
+            /** @description Cost of that time; null for callers who may not see the cost of the job, and where a price is missing */
+            cost: components["schemas"]["WorkCost"] | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
@@ -13251,6 +13336,8 @@ export interface components {
             device: components["schemas"]["DeviceEnum"];
             /** Format: date-time */
             ended_at: string | null;
+            /** @description GPU time since its GPUs had work; null outside of `idle_gpus` */
+            idle_mgpu_s: number | null;
             /** Format: uuid */
             job: string;
             mgpu: number;
@@ -13491,6 +13578,19 @@ export interface components {
             time_zone: string;
             totals: components["schemas"]["Waits"][];
         };
+        /** @description The most that a waiting job costs at present prices, and its effect on budgets. */
+        WaitingCosts: {
+            /** @description Those of them that the caller may see */
+            budgets: components["schemas"]["BudgetEffect"][];
+            /** @description What it is billed at most; null without a price, and for others than the owner without view_costs */
+            cost_nano: number | null;
+            currency: string | null;
+            price_mode: components["schemas"]["PriceMode"] | components["schemas"]["NullEnum"];
+            /** @description Time of the cost: the time limit, or an hour without one */
+            seconds: number;
+            /** @description What it would cost beside it: showback, or guaranteed use that the team's commitment pays. It is not billed */
+            unbilled_nano: number | null;
+        };
         /**
          * @description * `wait` - wait
          *     * `cancel` - cancel
@@ -13530,6 +13630,8 @@ export interface components {
         Waste: {
             /** @description Number of attempts with this end */
             attempts: number;
+            /** @description null: the caller may not see the cost of the job, or a price is missing */
+            cost: components["schemas"]["WorkCost"] | null;
             /**
              * @description Kind of the pool's devices. With cpu, all fields that name GPUs or mgpu count CPU cores or thousandths of cores
              *
@@ -13748,6 +13850,15 @@ export interface components {
             running_jobs: components["schemas"]["RunningJob"][];
             /** @description Jobs that are held or queued */
             waiting: number;
+        };
+        /** @description The cost of a job's use over some time, at the prices of that time. */
+        WorkCost: {
+            /** @description The billed cost */
+            cost_nano: number;
+            currency: string;
+            price_mode: components["schemas"]["PriceMode"];
+            /** @description Cost beside it that is not billed: showback, or use that a commitment pays */
+            unbilled_nano: number;
         };
         /** @description A quota that a write would change. A value of null is no quota. */
         WrittenQuota: {
@@ -15132,7 +15243,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Budget"];
+                    "application/json": components["schemas"]["BudgetDetail"];
                 };
             };
             400: {

@@ -128,6 +128,8 @@ export type LogSearchPage = Schemas["LogSearch"];
 export type LogSummary = Schemas["JobLogSummary"];
 export type Quarantine = Schemas["Quarantine"];
 export type Budget = Schemas["Budget"];
+/** A budget with its use by day. */
+export type BudgetDetail = Schemas["BudgetDetail"];
 export type Adjustment = Schemas["Adjustment"];
 export type AdjustmentPolicy = Schemas["AdjustmentPolicy"];
 export type ExportPolicy = Schemas["ExportPolicy"];

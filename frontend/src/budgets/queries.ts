@@ -30,6 +30,15 @@ export const allBudgetsQuery = queryOptions({
     ),
 });
 
+/** A visible budget with its use by day. */
+export function budgetQuery(id: string) {
+  return queryOptions({
+    queryKey: ["reports", "budget", id],
+    queryFn: ({ signal }) => unwrap(client.GET("/api/v1/budgets/{budget_id}", { params: { path: { budget_id: id } }, signal })),
+    refetchInterval: REFRESH_MS,
+  });
+}
+
 /** Alerts of these budgets, newest first. */
 export function budgetAlertsQuery(node: string | undefined) {
   return infiniteQueryOptions({

@@ -1,5 +1,5 @@
 import { screen, within } from "@testing-library/react";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 
 import { uuid } from "../../mock/company.ts";
 import { accessibilityFaults, open } from "../test/render";
@@ -7,9 +7,6 @@ import { labelled, stepLabel } from "./labels";
 import { levelsOf, stepsOf, topOf } from "./levels";
 import { durationScale } from "./option";
 import { periodOf } from "./period";
-
-// Canvas is not for jsdom; the pictures are looked at, and their numbers are in the tables.
-vi.mock("./drawing", () => ({ draw: () => ({ resize: () => undefined, end: () => undefined }) }));
 
 const RESEARCH = uuid(104);
 const NLP = uuid(105);

@@ -1,10 +1,11 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import type { Budget, Session } from "../api/types";
 import { formatAmount, formatWithUnit, POLICY_WORDS, windowText } from "../budgets/amounts";
+import { BudgetCurve } from "../budgets/BudgetCurve";
 import { BudgetUse, Left } from "../budgets/BudgetUse";
-import { budgetsQuery } from "../budgets/queries";
+import { budgetQuery, budgetsQuery } from "../budgets/queries";
 import { runsOutAtMs } from "../budgets/runsOut";
 import { AskLink } from "../requests/AskLink";
 import { isWithin } from "../session/access";
@@ -22,7 +23,9 @@ export function BudgetCard({ session, scope }: { session: Session; scope: string
     .filter(({ node, user }) => user === null && mine.some((path) => isWithin(node, path)))
     .sort((a, b) => b.state.used / b.limit - a.state.used / a.limit);
   const [budget, ...others] = found;
+  const detail = useQuery({ ...budgetQuery(budget?.id ?? ""), enabled: budget !== undefined });
   if (budget === undefined) return null;
+  const yesterday = detail.data?.days.at(-2);
   const { state } = budget;
   return (
     <Card label="Budget" tone={state.left <= 0 ? "bad" : undefined}>
@@ -34,6 +37,7 @@ export function BudgetCard({ session, scope }: { session: Session; scope: string
         <Outlook budget={budget} />
       </p>
       <BudgetUse budget={budget} />
+      <BudgetCurve budget={budget} />
       <Facts label="Budget">
         <Fact name="Consumed">
           {formatWithUnit(state.used, budget)} · {formatShare(state.used, budget.limit)}
@@ -41,6 +45,7 @@ export function BudgetCard({ session, scope }: { session: Session; scope: string
         <Fact name="Left">
           <Left budget={budget} />
         </Fact>
+        {yesterday !== undefined && <Fact name="Used yesterday">{formatAmount(yesterday.used, budget)}</Fact>}
         {state.forecast !== null && <Fact name={`Forecast for the ${windowText(budget)}`}>{formatAmount(state.forecast, budget)}</Fact>}
         <Fact name="At 100 %">{POLICY_WORDS[budget.policy]}</Fact>
       </Facts>

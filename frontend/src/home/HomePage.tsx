@@ -37,6 +37,8 @@ export function HomePage() {
   const teams = useMyTeams(session, scope);
   const isOneTeam = isLead && teams.length === 1;
   const [only] = teams;
+  const nodes = new Set(teams.map(({ node }) => node));
+  const onlyNode = nodes.size === 1 ? only?.node : undefined;
   const hasCosts = may(session, "view_costs") && (!submits || has(ACCOUNTANTS));
   return (
     <Page
@@ -71,7 +73,7 @@ export function HomePage() {
           <div className="two">
             <div className="rows">
               <TeamJobs scope={scope} />
-              <Waste scope={scope} />
+              <Waste scope={scope} node={scope ?? onlyNode} />
               <SinceYesterday scope={scope} />
             </div>
             <div className="rows">

@@ -8,6 +8,7 @@ import { Card } from "../ui/Card";
 import { useNowMs } from "../ui/now";
 import { Countdown } from "../ui/Time";
 import { formatGpuCount } from "../ui/units";
+import { OpenLog, StopAnother } from "./NoticeLinks";
 
 const SHOWN = 8;
 
@@ -29,19 +30,23 @@ export function Notices({ session }: { session: Session }) {
       <h2>Notices</h2>
       {quarantine !== "" && <p>▲ {quarantine}</p>}
       {mine.map((job) => (
-        <p key={job.id}>
-          ▲{" "}
-          <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
-            {job.name}
-          </Link>{" "}
-          must give back {formatGpuCount(job.mgpu, job.device)}
-          {job.current_attempt?.grace_until && (
-            <>
-              : <Countdown until={job.current_attempt.grace_until} /> left to save its work
-            </>
-          )}
-          .
-        </p>
+        <div key={job.id} className="notice-line more">
+          <span>
+            ▲{" "}
+            <Link to="/jobs/$jobId" params={{ jobId: job.id }}>
+              {job.name}
+            </Link>{" "}
+            must give back {formatGpuCount(job.mgpu, job.device)}
+            {job.current_attempt?.grace_until && (
+              <>
+                : <Countdown until={job.current_attempt.grace_until} /> left to save its work
+              </>
+            )}
+            . {job.is_requeueable ? `Then it is requeued as attempt ${String(job.attempt + 1)}.` : "Then it ends."}
+          </span>
+          <OpenLog job={job} isOnly />
+          <StopAnother scope={job.team} pool={job.pool} user={session.user.username} />
+        </div>
       ))}
       {stale.map((cluster) => (
         <p key={cluster.id}>

@@ -1,9 +1,12 @@
+import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
 import { todayQuery } from "../api/queries";
-import type { Today } from "../api/types";
+import type { Today, UnusedJob } from "../api/types";
 import { codeWords, lastPart } from "../jobs/words";
+import { unusedQuery } from "../metrics/queries";
+import { costWords } from "../prices/costWords";
 import { describeChange } from "../quotas/changes";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -41,21 +44,36 @@ const END_WORDS: Record<End["how"], string> = {
 };
 const EVENTS_SHOWN = 12;
 
-/** Work of the last 24 hours that was lost, the most first. */
-export function Waste({ scope }: { scope: string | undefined }) {
+/** One line of the card: a job whose GPUs are idle now, or whose work was lost. */
+interface Wasted {
+  key: string;
+  job: Pick<Loss, "id" | "name" | "team" | "user" | "device">;
+  what: React.ReactNode;
+  note: string;
+  mgpuS: number;
+  cost: Loss["cost"];
+  tab: "metrics" | "attempts";
+}
+
+const IDLE_SHOWN = 5;
+
+/** GPUs that are idle now, and work of the last 24 hours that was lost, the most first. */
+export function Waste({ scope, node }: { scope: string | undefined; node: string | undefined }) {
   const today = useQuery(todayQuery(scope));
+  const unused = useQuery({ ...unusedQuery(node ?? ""), enabled: node !== undefined });
+  const idle = (unused.data?.idle_gpus ?? []).slice(0, IDLE_SHOWN).map(idleOf);
   return (
-    <Card label="Lost work">
+    <Card label="Waste">
       <div className="spread">
-        <h2>Lost work</h2>
-        <span className="small faint">last 24 h · since the last checkpoint, or the start</span>
+        <h2>Waste</h2>
+        <span className="small faint">idle now, and work lost in the last 24 h</span>
       </div>
       <QueryView query={today} loading={<Lines count={3} label="Loading lost work" />}>
         {(data) =>
-          data.waste.length === 0 ? (
+          data.waste.length + idle.length === 0 ? (
             <p className="dim">No work was lost.</p>
           ) : (
-            <LossTable today={data} />
+            <WasteTable today={data} rows={[...idle, ...data.waste.map(lossOf)]} />
           )
         }
       </QueryView>
@@ -63,23 +81,48 @@ export function Waste({ scope }: { scope: string | undefined }) {
   );
 }
 
-function LossTable({ today }: { today: Today }) {
-  const head = headOf(today.waste);
+function idleOf(row: UnusedJob): Wasted {
+  const { job, name, team, user, device, mgpu, idle_mgpu_s: idle, cost, summary } = row;
+  return {
+    key: `idle ${job}`,
+    job: { id: job, name, team, user, device },
+    what: `${formatGpuCount(mgpu, device)} idle for ${formatDuration((idle ?? 0) / mgpu)}`,
+    note: summary.gpus_are_held === false ? "no process uses them" : "still running",
+    mgpuS: idle ?? 0,
+    cost,
+    tab: "metrics",
+  };
+}
+
+function lossOf(loss: Loss): Wasted {
+  return {
+    key: `${loss.id} ${loss.how}`,
+    job: loss,
+    what: `${LOST_WORDS[loss.how]}${loss.attempts > 1 ? ` ${String(loss.attempts)} times` : ""}`,
+    note: `work lost since ${loss.has_checkpoint ? "its checkpoint" : "its start: no checkpoint"}`,
+    mgpuS: loss.lost_mgpu_s,
+    cost: loss.cost,
+    tab: "attempts",
+  };
+}
+
+function WasteTable({ today, rows }: { today: Today; rows: readonly Wasted[] }) {
+  const head = headOf(rows.map(({ job }) => job));
+  const hasCosts = rows.some(({ cost }) => cost !== null);
   return (
     <DataTable
-      label="Lost work"
-      rows={today.waste}
-      rowKey={(loss) => `${loss.id} ${loss.how}`}
+      label="Waste"
+      rows={rows}
+      rowKey={({ key }) => key}
       totals={today.totals.filter(({ lost_mgpu_s }) => lost_mgpu_s > 0)}
       columns={[
-        { header: "Job", isHeading: true, cell: (loss) => <JobLink of={loss} />, total: () => "Total" },
+        { header: "Job", isHeading: true, cell: ({ job }) => <JobLink of={job} />, total: () => "Lost work in all" },
         {
-          header: "What happened",
-          cell: (loss) => (
+          header: "What",
+          cell: ({ what, note }) => (
             <>
-              {LOST_WORDS[loss.how]}
-              {loss.attempts > 1 && ` ${loss.attempts} times`}
-              <div className="small faint">{loss.has_checkpoint ? "since its checkpoint" : "no checkpoint"}</div>
+              {what}
+              <div className="small faint">{note}</div>
             </>
           ),
           total: (sum) => (
@@ -92,12 +135,58 @@ function LossTable({ today }: { today: Today }) {
         {
           header: deviceTime(head, "h"),
           isRight: true,
-          cell: (loss) => hoursUnder(head, loss.lost_mgpu_s, loss.device),
+          cell: ({ mgpuS, job }) => hoursUnder(head, mgpuS, job.device),
           total: (sum) => hoursUnder(head, sum.lost_mgpu_s, sum.device),
+        },
+        hasCosts && {
+          header: "Cost",
+          hint: "What the idle time and the lost work are charged.",
+          isRight: true,
+          className: "lost-cost",
+          cell: ({ cost }) => <WorkCost cost={cost} />,
+          total: (sum) => <WorkCost cost={sumOf(today, sum)} />,
+        },
+        {
+          header: <span className="visually-hidden">Actions</span>,
+          isRight: true,
+          only: "wide",
+          cell: ({ job, tab }) => (
+            <Button
+              variant="default"
+              size="compact-sm"
+              aria-label={`Open ${job.name}`}
+              renderRoot={(props) => <Link to="/jobs/$jobId" params={{ jobId: job.id }} search={{ tab }} {...props} />}
+            >
+              Open
+            </Button>
+          ),
         },
       ]}
     />
   );
+}
+
+function WorkCost({ cost }: { cost: Loss["cost"] }) {
+  if (cost === null) return <span className="faint">–</span>;
+  return <>{costWords(cost.cost_nano, cost.unbilled_nano, cost.price_mode, cost.currency)}</>;
+}
+
+/** The cost of all that was lost on one kind of device. Null where a row is not listed, has no cost or another currency. */
+function sumOf(today: Today, { device, lost_mgpu_s: lost }: Today["totals"][number]): Loss["cost"] {
+  const rows = today.waste.filter((loss) => loss.device === device);
+  const costs = rows.flatMap(({ cost }) => cost ?? []);
+  const [first] = costs;
+  const isWhole = costs.length === rows.length && rows.reduce((sum, row) => sum + row.lost_mgpu_s, 0) === lost;
+  if (first === undefined || !isWhole || costs.some(({ currency }) => currency !== first.currency)) return null;
+  const billed = costs.reduce((sum, cost) => sum + cost.cost_nano, 0);
+  const unbilled = costs.filter((cost) => cost.unbilled_nano > 0);
+  const isShowback = billed === 0 && unbilled.every(({ price_mode: mode }) => mode === "showback");
+  return {
+    cost_nano: billed,
+    unbilled_nano: unbilled.reduce((sum, cost) => sum + cost.unbilled_nano, 0),
+    price_mode: isShowback ? "showback" : "commitment",
+    currency: first.currency,
+  };
 }
 
 /** What ended and which quotas changed in the last 24 hours, newest first. */
@@ -157,6 +246,12 @@ function Ended({ end }: { end: End }) {
         {lastPart(end.team)} · {end.user} · {formatGpuCount(end.mgpu, end.device)} ×{" "}
         {formatDuration(Math.round(end.used_mgpu_s / end.mgpu))}
         {end.attempt > 1 && ` · attempt ${end.attempt}`}
+        {end.cost !== null && (
+          <>
+            {" · "}
+            <WorkCost cost={end.cost} />
+          </>
+        )}
       </div>
     </>
   );
@@ -176,7 +271,7 @@ function Changed({ change }: { change: Change }) {
   );
 }
 
-function JobLink({ of }: { of: Loss }) {
+function JobLink({ of }: { of: Wasted["job"] }) {
   return (
     <>
       <Link to="/jobs/$jobId" params={{ jobId: of.id }}>

@@ -4,7 +4,9 @@ import { Link } from "@tanstack/react-router";
 import { someJobsQuery } from "../api/queries";
 import type { Explanation, Job } from "../api/types";
 import { Beneficiary } from "../jobs/Beneficiary";
-import { codeWords, methodWords } from "../jobs/words";
+import { codeWords, HANDLING_WORDS, methodWords } from "../jobs/words";
+import { may } from "../session/access";
+import { useSession } from "../session/useSession";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
 import { DataTable } from "../ui/DataTable";
@@ -12,6 +14,7 @@ import { useNowMs } from "../ui/now";
 import { Empty, Lines, QueryView } from "../ui/states";
 import { Countdown, Time } from "../ui/Time";
 import { countUnder, DEVICE_HEADS, deviceTime, formatCount, formatDuration, formatGpuHours, headOf } from "../ui/units";
+import { OpenLog, STOP_ANOTHER_HINT, StopAnother } from "./NoticeLinks";
 
 const SHOWN = 5;
 
@@ -30,6 +33,13 @@ export function TeamJobs({ scope }: { scope: string | undefined }) {
             <Shown jobs={notices} hasMore={stopping.data?.next != null} />
           </div>
           <NoticeTable jobs={notices} />
+          <div className="inline more">
+            {notices.map((job) => (
+              <OpenLog key={job.id} job={job} isOnly={notices.length === 1} />
+            ))}
+            <StopAnother scope={teamOf(notices) ?? scope} pool={only(notices.map(({ pool }) => pool))} />
+            <span className="small faint">{STOP_ANOTHER_HINT}</span>
+          </div>
         </Card>
       )}
       <Card label="Waiting jobs">
@@ -67,6 +77,16 @@ function Shown({ jobs, hasMore }: { jobs: readonly Job[]; hasMore: boolean }) {
   );
 }
 
+/** The one value of a list; nothing where it has several. */
+function only(values: readonly string[]): string | undefined {
+  const [value, ...others] = new Set(values);
+  return others.length === 0 ? value : undefined;
+}
+
+function teamOf(jobs: readonly Job[]): string | undefined {
+  return only(jobs.map(({ team }) => team));
+}
+
 function NoticeTable({ jobs }: { jobs: readonly Job[] }) {
   const head = headOf(jobs);
   return (
@@ -94,6 +114,13 @@ function NoticeTable({ jobs }: { jobs: readonly Job[] }) {
             attempt?.made_room_for ? <Beneficiary job={attempt.made_room_for} device={device} /> : <None />,
         },
         {
+          header: "On notice",
+          hint: "Why the job is expected to save its work.",
+          only: "wide",
+          cell: ({ notice_handling: handling }) =>
+            handling === null ? <span className="dim">not known</span> : HANDLING_WORDS[handling],
+        },
+        {
           header: "Last checkpoint",
           isRight: true,
           only: "wide",
@@ -111,10 +138,27 @@ function NoticeTable({ jobs }: { jobs: readonly Job[] }) {
           header: "Stops in",
           isRight: true,
           cell: ({ current_attempt: attempt }) =>
-            attempt?.grace_until != null ? <Countdown until={attempt.grace_until} /> : <None />,
+            attempt?.grace_until != null ? <GraceLeft from={attempt.notice_at} until={attempt.grace_until} /> : <None />,
         },
       ]}
     />
+  );
+}
+
+/** The time until the stop as a clock, and as a bar of its whole grace. */
+function GraceLeft({ from, until }: { from: string | null; until: string }) {
+  const now = useNowMs();
+  const end = Date.parse(until);
+  const share = from === null ? 0 : Math.min(1, Math.max(0, (end - now) / Math.max(1, end - Date.parse(from))));
+  return (
+    <>
+      <Countdown until={until} />
+      {from !== null && (
+        <span className="grace-bar" aria-hidden="true">
+          <i style={{ width: `${(100 * share).toFixed(1)}%` }} />
+        </span>
+      )}
+    </>
   );
 }
 
@@ -163,7 +207,8 @@ function WaitingTable({ jobs }: { jobs: readonly Job[] }) {
   );
 }
 
-function Why({ job: { explanation, device } }: { job: Job }) {
+function Why({ job: { explanation, device, team } }: { job: Job }) {
+  const session = useSession();
   if (explanation === null) return <span className="dim">not decided yet</span>;
   const ahead = explanation.jobs_ahead;
   return (
@@ -172,6 +217,14 @@ function Why({ job: { explanation, device } }: { job: Job }) {
       <div className="small faint">
         {codeWords(explanation.code, device)}
         {ahead > 0 && ` · ${formatCount(ahead)} ${ahead === 1 ? "job" : "jobs"} ahead`}
+        {explanation.code === "user_cap_reached" && may(session, "manage_quota", team) && (
+          <>
+            {" · "}
+            <Link to="/budgets" search={{ scope: team }}>
+              Raise the cap
+            </Link>
+          </>
+        )}
       </div>
     </>
   );

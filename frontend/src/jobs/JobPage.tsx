@@ -6,8 +6,10 @@ import { useState } from "react";
 import { ApiError } from "../api/client";
 import { attemptCostsQuery, jobAttemptsQuery, jobHistoryQuery, jobQuery } from "../api/queries";
 import type { JobDetail } from "../api/types";
+import { BudgetsAfter } from "../budgets/BudgetsAfter";
 import { JobDecisions } from "../decisions/JobDecisions";
 import { JobMetrics } from "../metrics/JobMetrics";
+import { costWords } from "../prices/costWords";
 import { memoryText } from "../submit/draft";
 import { Card } from "../ui/Card";
 import { CliLine } from "../ui/CliLine";
@@ -24,6 +26,7 @@ import { AttemptComparison } from "./AttemptComparison";
 import { AttemptGantt } from "./AttemptGantt";
 import { AttemptTable } from "./AttemptTable";
 import { Beneficiary } from "./Beneficiary";
+import { CheckpointsCard } from "./CheckpointsCard";
 import { JobActions } from "./JobActions";
 import { JobFiles } from "./JobFiles";
 import { JobLog } from "./JobLog";
@@ -133,6 +136,7 @@ function JobView({ job }: { job: JobDetail }) {
         </div>
         <div className="rows">
           {job.array !== null && <ArrayCard id={job.array.id} index={job.array.index} />}
+          <CheckpointsCard job={job} />
           <PlanCard job={job} />
           <OrderCard job={job} />
           <JobActions job={job} />
@@ -264,6 +268,18 @@ function WaitsFor({ job }: { job: JobDetail }) {
   );
 }
 
+/** The most that a waiting job costs; nothing for readers who may not see it. */
+function PlannedCost({ plan, before }: { plan: NonNullable<JobDetail["plan"]>; before: string }) {
+  const { cost_nano: nano, unbilled_nano: unbilled, price_mode: mode, currency } = plan;
+  if (nano === null || currency === null) return null;
+  return (
+    <>
+      {before}
+      {costWords(nano, unbilled, mode, currency)}
+    </>
+  );
+}
+
 function PlanCard({ job }: { job: JobDetail }) {
   const used = usageClass(job);
   const { guaranteed_mgpu_s: guaranteed, borrowed_mgpu_s: borrowed } = job.usage;
@@ -299,8 +315,17 @@ function PlanCard({ job }: { job: JobDetail }) {
           {job.error_file && <Fact name="Error file"><span className="mono">{job.error_file}</span></Fact>}
           <Fact name="Time limit">{job.time_limit_s === null ? "none" : formatDuration(job.time_limit_s)}</Fact>
           {job.time_limit_s !== null && (
-            <Fact name="At most">{formatGpuHours(job.mgpu * job.time_limit_s)} {deviceTime(job.device, "h")}</Fact>
+            <Fact name="At most">
+              {formatGpuHours(job.mgpu * job.time_limit_s)} {deviceTime(job.device, "h")}
+              {job.plan !== null && <PlannedCost plan={job.plan} before=" · " />}
+            </Fact>
           )}
+          {job.time_limit_s === null && job.plan?.currency != null && (
+            <Fact name="Cost per hour">
+              <PlannedCost plan={job.plan} before="at most " />
+            </Fact>
+          )}
+          {job.plan !== null && <BudgetsAfter budgets={job.plan.budgets} hasTimeLimit={job.time_limit_s !== null} />}
           <Fact name="Used so far">
             {formatGpuHours(guaranteed + borrowed)} {deviceTime(job.device, "h")}
             {borrowed > 0 && <div className="small faint">{formatGpuHours(borrowed)} of it borrowed</div>}

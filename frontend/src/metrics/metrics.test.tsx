@@ -10,9 +10,6 @@ import { formatMemory } from "../ui/units";
 import { memoryScale } from "./option";
 import { rowsOf } from "./series";
 
-// Canvas is not for jsdom; the pictures are looked at, and their numbers are in the tables.
-vi.mock("../history/drawing", () => ({ draw: () => ({ resize: () => undefined, end: () => undefined }) }));
-
 afterEach(() => {
   vi.useRealTimers();
 });

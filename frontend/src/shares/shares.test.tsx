@@ -1,13 +1,10 @@
 import { screen, waitFor, within } from "@testing-library/react";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 
 import { aCapacity } from "../../mock/shares";
 import { accessibilityFaults, open } from "../test/render";
 import { daysOf } from "./outlook";
 import { levelText, percentOf } from "./levels";
-
-// Canvas is not for jsdom; the pictures are looked at, and their numbers are in the tables.
-vi.mock("../history/drawing", () => ({ draw: () => ({ resize: () => undefined, end: () => undefined }) }));
 
 const NLP = "ai-company/research/nlp";
 

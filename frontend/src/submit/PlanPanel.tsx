@@ -1,7 +1,7 @@
 import type { UseQueryResult } from "@tanstack/react-query";
 
 import type { JobPlan, SchedulePlan } from "../api/types";
-import { leftAfter } from "../budgets/amounts";
+import { BudgetsAfter } from "../budgets/BudgetsAfter";
 import { WholeNotes } from "../jobs/SbatchNotes";
 import { WhyCard } from "../jobs/WhyCard";
 import { gpuSpan, nodeSpan } from "../jobs/words";
@@ -53,13 +53,6 @@ function verdict(plan: JobPlan): { text: string; tone: string } {
     return { text: `${it} would start now${on}${size}.`, tone: "good-text" };
   }
   return { text: `${it} would wait.`, tone: "" };
-}
-
-/** "120.0 of 500.0 GPU-hours left after this job, at its time limit". */
-function leftWords(budget: JobPlan["budgets"][number], job: JobPlan["job"]): string {
-  const work = job.tasks > 1 ? "all its tasks" : "this job";
-  const until = job.time_limit_s === null ? "the end of the period" : "its time limit";
-  return `${leftAfter(budget)} left after ${work}, at ${until}`;
 }
 
 function Plan({ plan }: { plan: SubmissionPlan }) {
@@ -124,12 +117,7 @@ function Plan({ plan }: { plan: SubmissionPlan }) {
               {each}
             </Fact>
           )}
-          {plan.budgets.map((budget) => (
-            <Fact key={budget.id} name="Budget">
-              <span className="plan-budget">{budget.name}</span>:{" "}
-              <span className={budget.left_after < 0 ? "bad-text" : undefined}>{leftWords(budget, job)}</span>
-            </Fact>
-          ))}
+          <BudgetsAfter budgets={plan.budgets} tasks={job.tasks} hasTimeLimit={job.time_limit_s !== null} />
         </Facts>
       <p className="small faint">A check of what fits, not a reservation.</p>
     </>

@@ -1,7 +1,7 @@
 import { notifications } from "@mantine/notifications";
 import "@testing-library/jest-dom/vitest";
 import { cleanup, configure } from "@testing-library/react";
-import { afterEach } from "vitest";
+import { afterEach, vi } from "vitest";
 
 // Pages are loaded lazily, on machines that may be busy; a short message instead of the whole page.
 configure({
@@ -12,6 +12,9 @@ afterEach(() => {
   cleanup();
   notifications.clean();
 });
+
+// jsdom has no canvas. Charts are on many pages, so no test draws one.
+vi.mock("../history/drawing", () => ({ draw: () => ({ resize: () => undefined, end: () => undefined }) }));
 
 // What jsdom lacks and the widgets ask for.
 class NoResizeObserver {

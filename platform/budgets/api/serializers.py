@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from budgets.administration import BudgetEdit, NewBudget
@@ -17,6 +18,7 @@ from budgets.models import (
     AlertKind,
     Budget,
     BudgetAlert,
+    BudgetDay,
     BudgetDefault,
     BudgetState,
     Measure,
@@ -124,6 +126,30 @@ class BudgetSerializer(serializers.Serializer[Any]):
         """Return whether the caller may change it."""
         may: bool = self.context["may_manage"](budget)
         return may
+
+
+class BudgetDaySerializer(serializers.ModelSerializer[BudgetDay]):
+    """Use of a budget on one day of the organization's time zone."""
+
+    day = serializers.DateField()
+    used = serializers.IntegerField(help_text=_UNITS)
+
+    class Meta:
+        model = BudgetDay
+        fields = ["day", "used"]
+
+
+class BudgetDetailSerializer(BudgetSerializer):
+    """A budget with its use by day."""
+
+    days = serializers.SerializerMethodField(
+        help_text="Days of the window until the last evaluation, oldest first. They sum to `used`"
+    )
+
+    @extend_schema_field(BudgetDaySerializer(many=True))
+    def get_days(self, budget: Budget) -> list[dict[str, Any]]:
+        """Return the counted days of the window."""
+        return [dict(BudgetDaySerializer(one).data) for one in self.context["days"]]
 
 
 class BudgetAlertSerializer(serializers.ModelSerializer[BudgetAlert]):

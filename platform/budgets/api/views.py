@@ -23,9 +23,11 @@ from budgets.administration import (
 from budgets.api.serializers import (
     BudgetAlertSerializer,
     BudgetCreateSerializer,
+    BudgetDetailSerializer,
     BudgetSerializer,
     BudgetUpdateSerializer,
 )
+from budgets.evaluation import days_of_window
 from budgets.models import Budget, BudgetAlert
 from clusters.unheld import pools_with_unheld_natives
 from primitives.clock import SystemClock
@@ -103,13 +105,16 @@ class BudgetDetail(APIView):
         operation_id="get_budget",
         summary="Get a budget",
         parameters=[_ETAG],
-        responses=answers({200: BudgetSerializer}, 404),
+        responses=answers({200: BudgetDetailSerializer}, 404),
     )
     def get(self, request: Request, budget_id: UUID) -> Response:
-        """Get the budget."""
+        """Get the budget with its use by day."""
         refuse_unknown_parameters(request, set())
         actor = actor_from(request)
-        return _answer(visible_budget(actor, budget_id), actor)
+        budget = visible_budget(actor, budget_id)
+        context = {**_context([budget], actor), "days": days_of_window(budget)}
+        body = BudgetDetailSerializer(budget, context=context).data
+        return Response(body, headers={"ETag": etag_of(budget.version)})
 
     @extend_schema(
         operation_id="change_budget",
@@ -178,13 +183,17 @@ class BudgetAlertList(APIView):
         return Response(page_body(request, page, BudgetAlertSerializer().to_representation))
 
 
-def _shown(budgets: Iterable[Budget], actor: Actor) -> dict[UUID, dict[str, Any]]:
-    found = list(budgets)
-    context = {
-        "currencies": currencies_of({one.organization_id for one in found}),
+def _context(budgets: Iterable[Budget], actor: Actor) -> dict[str, Any]:
+    return {
+        "currencies": currencies_of({one.organization_id for one in budgets}),
         "may_manage": lambda one: may_manage(actor, one.node, one.user_id),
         "unheld": pools_with_unheld_natives(),
     }
+
+
+def _shown(budgets: Iterable[Budget], actor: Actor) -> dict[UUID, dict[str, Any]]:
+    found = list(budgets)
+    context = _context(found, actor)
     return {one.pk: dict(BudgetSerializer(one, context=context).data) for one in found}
 
 

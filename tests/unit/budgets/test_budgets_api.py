@@ -13,7 +13,7 @@ from audit.models import AuditEvent
 from budgets.evaluation import evaluate
 from budgets.models import Budget
 from builders.api_callers import Caller, by_token
-from builders.billing_builders import a_rate_card
+from builders.billing_builders import a_metered_attempt, a_rate_card
 from builders.budget_builders import GPU_HOUR, an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.job_builders import a_job, an_attempt
@@ -24,6 +24,7 @@ from primitives.clock import SystemClock
 pytestmark = pytest.mark.django_db
 
 NLP = "ai-company/research/nlp"
+DAY = 86_400
 
 
 @pytest.fixture
@@ -153,6 +154,30 @@ def test_a_user_sees_the_own_budget_only(cast: Cast) -> None:
     own = an_evaluated_budget(cast.nlp, name="of bob", user=cast.bob)
     shown = by_token(cast.bob).get("budgets").json()["items"]
     assert [(each["id"], each["can_edit"]) for each in shown] == [(str(own.pk), False)]
+
+
+def test_a_budget_has_its_use_by_day(company: Company, cast: Cast) -> None:
+    """8 and 16 GPU-hours on 1 and 19 November. October is counted for the forecast.
+
+    Against: all days that are counted.
+    """
+    for start, hours in ((-DAY, 3), (0, 1), (18 * DAY, 2)):
+        a_metered_attempt(cast.nlp, start, start + hours * 3_600)
+    month = an_evaluated_budget(cast.nlp)
+    week = an_evaluated_budget(cast.nlp, name="week", window="rolling", rolling_days=7)
+    lead = by_token(cast.nlp_lead)
+
+    def used(budget: Budget) -> dict[str, int]:
+        shown = lead.get(f"budgets/{budget.pk}").json()
+        assert sum(one["used"] for one in shown["days"]) == shown["state"]["used"]
+        return {one["day"]: one["used"] // GPU_HOUR for one in shown["days"]}
+
+    days = dict.fromkeys((f"2026-11-{day:02}" for day in range(1, 22)), 0)
+    assert used(month) == {**days, "2026-11-01": 8, "2026-11-19": 16}
+    last = {day: 0 for day in days if day >= "2026-11-15"}
+    assert used(week) == {**last, "2026-11-19": 16}
+    assert "days" not in lead.get("budgets").json()["items"][0]
+    assert by_token(cast.bob).get(f"budgets/{month.pk}").status_code == 404
 
 
 def test_lists_are_cut_to_a_node(company: Company, cast: Cast) -> None:

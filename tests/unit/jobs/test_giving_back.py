@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from uuid_utils.compat import uuid7
 
+from builders.api_callers import by_token
+from builders.job_builders import a_job, an_attempt
 from builders.jobs_world import World
 from builders.portal_builders import NOW
+from jobs.models import Job
 from jobs.reading.giving_back import shown_victim
 from jobs.reading.queries import VictimRow
 from tenants.access import actor_of
@@ -55,6 +58,25 @@ def test_the_work_at_risk_and_what_a_victim_does_at_its_notice(
     """Against: what a job saved counts as at risk."""
     shown = shown_victim(a_victim(world, **changes), actor_of(world.alice), NOW)
     assert (shown["at_risk_mgpu_s"], shown["notice_handling"]) == (8_000 * at_risk_s, handling)
+
+
+def test_a_job_says_how_it_reacts_to_its_notice(world: World) -> None:
+    """Against: another word on its page than in lists."""
+    kinds: dict[str, tuple[dict[str, Any], datetime | None]] = {
+        "reports_checkpoints": ({}, SAVED),
+        "has_checkpoint_path": ({"checkpoint_path": "/ckpt"}, None),
+        "asks_for_signal": ({"notice_signal": "USR1"}, None),
+        "unknown": ({}, None),
+    }
+    for name, (changes, saved) in kinds.items():
+        job = a_job(world.company, world.bob, name=name, state="running", **changes)
+        an_attempt(job, cluster=world.company.cluster, started_at=STARTED, checkpoint_at=saved)
+        Job.objects.filter(pk=job.pk).update(attempt_number=1)
+    bob = by_token(world.bob)
+    found = {one["name"]: one["notice_handling"] for one in bob.get("jobs").json()["items"]}
+    assert found == {name: None if name == "unknown" else name for name in kinds}
+    for job in Job.objects.all():
+        assert bob.get(f"jobs/{job.pk}").json()["notice_handling"] == found[job.name]
 
 
 def test_of_another_organization_only_the_gpus_are_told(world: World) -> None:

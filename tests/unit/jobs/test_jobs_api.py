@@ -60,6 +60,7 @@ def test_a_submitted_job_is_answered_whole(world: World) -> None:
         "exit_code_meaning": None,
         "attempt": 0,
         "current_attempt": None,
+        "notice_handling": None,
         "explanation": None,
         "usage": {"guaranteed_mgpu_s": 0, "borrowed_mgpu_s": 0},
         "can": ["cancel", "extend", "hold"],

@@ -12,6 +12,13 @@ from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
 from builders.api_callers import by_token
+from builders.billing_builders import (
+    a_grant_of,
+    a_rate_card,
+    at,
+    record_started,
+    register_attempt,
+)
 from builders.clocks import ClockAt
 from builders.connector_builders import change_kind
 from builders.job_builders import a_job, an_attempt
@@ -245,6 +252,35 @@ def test_gpus_that_are_idle_for_ten_minutes_are_listed_the_longest_first(world: 
     assert found["reports_gpus"] is True
     row = found["idle_gpus"][0]
     assert (row["team"], row["user"], row["mgpu"], row["state"]) == (NLP, "bob", 1_000, "running")
+
+
+def test_idle_gpus_have_the_cost_of_their_idle_time(world: World) -> None:
+    """A GPU idle for 45 minutes at 2 EUR, for those who see the cost of the job.
+
+    Against: the cost of the whole run.
+    Against: a cost without the right.
+    """
+    since = LATER - timedelta(minutes=45)
+    attempt = metered(world, sampled_s=3_420, gpus_idle_since=since, gpus_are_held=False)
+    job = attempt.job
+    grant = a_grant_of(
+        job.team, attempt_id=attempt.pk, job_id=job.pk, user=job.user, pool=job.pool, mgpu=1_000,
+        granted=int((NOW - at(0)).total_seconds()),
+    )  # fmt: skip
+    register_attempt(grant, now=LATER)
+    record_started(attempt.pk, NOW, LATER)
+    (row,) = unused(world)["idle_gpus"]
+    assert (row["idle_mgpu_s"], row["cost"]) == (1_000 * 45 * 60, None)
+    a_rate_card(world.company.organization, pool=job.pool)
+    (row,) = unused(world)["idle_gpus"]
+    assert row["cost"] == {
+        "cost_nano": 1_500_000_000,
+        "unbilled_nano": 0,
+        "price_mode": "pay_per_use",
+        "currency": "EUR",
+    }
+    answer = by_token(world.alice, ["jobs"]).get(f"unused-resources?node={NLP}").json()
+    assert answer["idle_gpus"][0]["cost"] is None
 
 
 def test_jobs_that_used_a_quarter_of_their_memory_are_not_listed(world: World) -> None:

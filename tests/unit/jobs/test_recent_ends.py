@@ -11,13 +11,15 @@ from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
-from billing.models import MeteredAttempt, UsageSegment
+from billing.models import MeteredAttempt, PoolTerms, UsageSegment
 from builders.api_callers import by_token
-from builders.billing_builders import a_metered_attempt, at
+from builders.billing_builders import a_metered_attempt, a_rate_card, at, terms_of
+from builders.clocks import ClockAt
 from builders.job_builders import a_job, an_attempt
 from builders.planner import Owner, only_wanted_rows_are_looked_up, rows_read
 from builders.portal_builders import Company, a_grant, a_priority_class, an_actor
 from clusters.models import Cluster
+from jobs.api import today as views
 from jobs.models import Attempt, Job
 from jobs.reading import recent_ends as module
 from jobs.reading.recent_ends import RecentEnds, recent_ends
@@ -43,6 +45,7 @@ AFTER = {
 #: The hour that is asked for begins at `at(HOUR)`.
 HOUR = 7_200
 END = HOUR + 3_600
+EURO = 10**9
 COUNTED = ("jobs_job", "jobs_attempt", "billing_usagesegment")
 
 
@@ -158,6 +161,7 @@ def test_lost_work_is_what_was_used_since_the_checkpoint(world: World) -> None:
         "attempts": 1,
         "has_checkpoint": False,
         "lost_mgpu_s": 8_000 * HOUR,
+        "cost": None,
     }
     assert found.totals == [
         {
@@ -177,6 +181,91 @@ def test_lost_work_is_what_was_used_since_the_checkpoint(world: World) -> None:
         ("slow", "timed_out", 1),
         ("failed", "failed", 1),
     ]
+
+
+def costs(found: RecentEnds) -> dict[str, Any]:
+    """The billed and the unbilled euros of each loss, and their mode."""
+    return {
+        row["name"]: (cost := row["cost"])
+        and (cost["cost_nano"] // EURO, cost["unbilled_nano"] // EURO, cost["price_mode"])
+        for row in found.waste
+    }
+
+
+def two_losses(world: World) -> None:
+    """Bob lost 8 GPUs for half an hour of 2.5 hours, and dana 8 for 2 hours at the same time.
+
+    Dana's were lost in two attempts. The last hour of bob's job and the last quarter of an hour of
+    dana's are borrowed.
+    """
+    company = world.company
+    ran(
+        company, world.bob, "saved", start=0, end=HOUR + 1_800, state="failed",
+        checkpoint=HOUR, classes=[(HOUR - 1_800, 0)],
+    )  # fmt: skip
+    again = ran(
+        company, world.dana, "again", start=1_800, end=HOUR, is_last=False, outcome="stopped",
+        stop_reason="preempted",
+    )  # fmt: skip
+    ran(
+        company, world.dana, "", job=again, number=2, start=HOUR, end=HOUR + 1_800,
+        classes=[(HOUR + 900, 0)], is_last=False, outcome="stopped", stop_reason="preempted",
+    )  # fmt: skip
+
+
+def test_a_loss_costs_what_its_lost_use_is_charged(world: World) -> None:
+    """Half an hour of 8 GPUs at 1 EUR; 1.75 hours of 8 at 2 EUR and a quarter at 1 EUR.
+
+    Against: the cost of the whole attempt; the cost in another attempt's time.
+    """
+    two_losses(world)
+    a_rate_card(world.company.organization)
+    expected = {"saved": (4, 0, "pay_per_use"), "again": (30, 0, "pay_per_use")}
+    found = asked(actor_of(world.alice))
+    assert costs(found) == expected
+    # 1.5 hours of 8 GPUs at 2 EUR and an hour at 1 EUR.
+    ends = {(row["name"], row["attempt"]): row["cost"]["cost_nano"] // EURO for row in found.ends}
+    assert ends == {("saved", 1): 32, ("again", 1): 24, ("again", 2): 6}
+
+
+def test_a_loss_that_is_not_billed_says_what_it_would_cost(world: World) -> None:
+    """Against: showback as the cost; use that a commitment pays as showback."""
+    two_losses(world)
+    card = a_rate_card(world.company.organization)
+    terms = terms_of(card, "showback")
+    alice = actor_of(world.alice)
+    assert costs(asked(alice)) == {"saved": (0, 4, "showback"), "again": (0, 30, "showback")}
+    PoolTerms.objects.filter(pk=terms.pk).update(mode="commitment")
+    assert costs(asked(alice)) == {"saved": (4, 0, "pay_per_use"), "again": (2, 28, "commitment")}
+
+
+def test_the_cost_of_a_loss_is_for_those_who_see_the_cost_of_the_job(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against: no question for the right.
+
+    Against: a cost of 0 without a rate card or without a price.
+    """
+    monkeypatch.setattr(views, "SystemClock", lambda: ClockAt(at(END)))
+    two_losses(world)
+    nothing = {"saved": None, "again": None}
+    assert costs(asked(actor_of(world.alice))) == nothing
+
+    a_rate_card(world.company.organization, start=END)
+    assert costs(asked(actor_of(world.alice))) == nothing
+
+    a_rate_card(world.company.organization, end=END)
+    lead = an_actor(world.company.nlp, Role.TEAM_LEAD, "lead").user
+
+    def shown(user: User, scope: str) -> dict[str, Any]:
+        rows = by_token(user, [scope]).get("today").json()["waste"]
+        return {row["name"]: row["cost"] for row in rows}
+
+    assert shown(lead, "jobs") == nothing
+    euros = {"unbilled_nano": 0, "price_mode": "pay_per_use", "currency": "EUR"}
+    saved = {"cost_nano": 4 * EURO, **euros}
+    assert shown(lead, "reports") == {"saved": saved, "again": {"cost_nano": 30 * EURO, **euros}}
+    assert shown(world.bob, "jobs") == {"saved": saved}
 
 
 def test_the_end_of_an_attempt_is_told_as_its_cluster_and_the_portal_know_it(
@@ -254,6 +343,7 @@ def test_an_attempt_that_failed_at_once_is_listed_with_no_use(world: World) -> N
     assert [
         (row["name"], row["how"], row["exit_code"], row["used_mgpu_s"]) for row in found.ends
     ] == [("before-start", "failed", 127, 0), ("at-once", "failed", 127, 0)]
+    assert {row["cost"] for row in found.ends} == {None}
     assert found.waste == []
     assert found.totals == [{"device": "gpu", "attempts": 2, "used_mgpu_s": 0, "lost_mgpu_s": 0}]
 
