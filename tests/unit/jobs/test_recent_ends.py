@@ -11,7 +11,7 @@ from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
-from billing.models import MeteredAttempt, PoolTerms, UsageSegment
+from billing.models import MeteredAttempt, UsageSegment
 from builders.api_callers import by_token
 from builders.billing_builders import a_metered_attempt, a_rate_card, at, terms_of
 from builders.clocks import ClockAt
@@ -228,15 +228,20 @@ def test_a_loss_costs_what_its_lost_use_is_charged(world: World) -> None:
     assert ends == {("saved", 1): 32, ("again", 1): 24, ("again", 2): 6}
 
 
-def test_a_loss_that_is_not_billed_says_what_it_would_cost(world: World) -> None:
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("showback", {"saved": (0, 4, "showback"), "again": (0, 30, "showback")}),
+        ("commitment", {"saved": (4, 0, "pay_per_use"), "again": (2, 28, "commitment")}),
+    ],
+)
+def test_a_loss_that_is_not_billed_says_what_it_would_cost(
+    world: World, mode: str, expected: dict[str, Any]
+) -> None:
     """Against: showback as the cost; use that a commitment pays as showback."""
     two_losses(world)
-    card = a_rate_card(world.company.organization)
-    terms = terms_of(card, "showback")
-    alice = actor_of(world.alice)
-    assert costs(asked(alice)) == {"saved": (0, 4, "showback"), "again": (0, 30, "showback")}
-    PoolTerms.objects.filter(pk=terms.pk).update(mode="commitment")
-    assert costs(asked(alice)) == {"saved": (4, 0, "pay_per_use"), "again": (2, 28, "commitment")}
+    terms_of(a_rate_card(world.company.organization), mode)
+    assert costs(asked(actor_of(world.alice))) == expected
 
 
 def test_the_cost_of_a_loss_is_for_those_who_see_the_cost_of_the_job(
