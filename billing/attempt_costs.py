@@ -22,6 +22,8 @@ class AttemptCost(NamedTuple):
 class PartCost(NamedTuple):
     """The cost of a part of an attempt in nano-currency, as in the chargeback report.
 
+    A part up to the attempt's end has its top-up to the minimum time, too.
+
     `unbilled_nano` is the cost that is not billed: of showback, or of use that a commitment pays.
     `showback_nano` is that of showback alone.
     """
@@ -138,7 +140,7 @@ def costs_of_parts(parts: Mapping[UUID, tuple[datetime, datetime]]) -> dict[UUID
             },
         )
         for attempt, account, *nanos, is_unpriced in rows:
-            # A statement rates each attempt in the parts of its team's other attempts, too.
+            # A top-up is in the parts of all attempts of its team.
             if metered[account // POOLS_MAX - 1][0] == attempt and not is_unpriced:
                 found[attempt] = PartCost(*(int(nano) for nano in nanos))
     return found
@@ -164,11 +166,11 @@ WHERE attempt_id = ANY(%(attempts)s) AND account IS NOT NULL GROUP BY attempt_id
 """  # noqa: S608 - made of constants only
 
 _COSTS_OF_PARTS = f"""
-WITH {ACCOUNTS}, {rated("AND a.id = ANY(%(attempts)s)")}
+WITH {ACCOUNTS}, {rated(f"AND a.id = (%(attempts)s::uuid[])[c.account / {POOLS_MAX}]")}
 SELECT attempt_id, account, SUM(cost_nano), SUM(list_nano) - SUM(cost_nano),
        COALESCE(SUM(list_nano) FILTER (WHERE mode = '{PriceMode.SHOWBACK}'), 0),
        BOOL_OR(is_unpriced)
 FROM rated
-WHERE attempt_id = ANY(%(attempts)s) AND account IS NOT NULL AND class < 5 AND mgpu_s > 0
+WHERE attempt_id = ANY(%(attempts)s) AND account IS NOT NULL AND (class = 6 OR mgpu_s > 0)
 GROUP BY attempt_id, account
 """  # noqa: S608 - made of constants only

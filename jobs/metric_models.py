@@ -38,8 +38,8 @@ class AttemptMetrics(models.Model):
     processes = models.IntegerField(null=True)
     cpu_milli = models.BigIntegerField(null=True)
     memory_given_bytes = models.BigIntegerField(null=True)
-    cpu_measured_s = models.BigIntegerField(default=0)
-    cpu_rate_milli_s = models.BigIntegerField(default=0)
+    cpu_measured_s = models.BigIntegerField(default=0, db_default=0)
+    cpu_rate_milli_s = models.BigIntegerField(default=0, db_default=0)
     gpu_known_s = models.BigIntegerField(default=0)
     gpu_idle_s = models.BigIntegerField(default=0)
     gpu_measured_s = models.BigIntegerField(default=0)
@@ -111,10 +111,13 @@ class MetricPoint(models.Model):
             models.UniqueConstraint(fields=["attempt", "at"], name="metric_point_once"),
             models.CheckConstraint(
                 condition=(Q(cpu_time_ms=None) | Q(cpu_time_ms__gte=0))
-                & (Q(cpu_rate_milli=None) | Q(cpu_rate_milli__gte=0))
                 & (Q(memory_bytes=None) | Q(memory_bytes__gte=0))
                 & (Q(processes=None) | Q(processes__gte=0)),
                 name="metric_point_is_not_negative",
+            ),
+            models.CheckConstraint(
+                condition=Q(cpu_rate_milli=None) | Q(cpu_rate_milli__gte=0),
+                name="metric_point_rate_is_not_negative",
             ),
         ]
         indexes = [BrinIndex(fields=["at"], name="metric_point_by_age")]

@@ -17,7 +17,7 @@ from jobs.access import may_read_content, may_see
 from jobs.lifecycle import FINAL, OPEN, WAITING
 from jobs.models import JobOrigin, JobState, Launch
 from jobs.queue.reason_documents import ISO, iso
-from jobs.reading.costs import cost_of_job, sees_cost_of
+from jobs.reading.costs import cost_of_job, sees_cost
 from jobs.reading.endings import exit_code_meaning, ignored_notice
 from jobs.reading.explaining import waiting_explanation
 from jobs.reading.giving_back import beneficiary_of, notice_handling
@@ -136,7 +136,13 @@ def detail_body(job_id: UUID, *, actor: Actor, now: datetime) -> dict[str, Any]:
     schedule = get_schedule(view)
     plan = None
     if view.job.state in WAITING:
-        plan = waiting_costs(job_id, sees_cost=sees_cost_of(view.job, actor), actor=actor, now=now)
+        plan = waiting_costs(
+            job_id,
+            sees_cost=sees_cost(view.job.user_id, view.job.team__path, actor),
+            charged_nano=0 if cost is None else cost.cost_nano,
+            actor=actor,
+            now=now,
+        )
     return {
         **job_body(view, rights=Rights(actor), now=now),
         "script": content.script,

@@ -36,6 +36,7 @@ from jobs.queue.withholding import (
 )
 from jobs.reading import explaining
 from jobs.reading.giving_back import NoticeHandling
+from jobs.reading.part_costs import MIXED
 from jobs.submission.job_members import STORED_IN_LISTS, STORED_ON_PAGES
 from jobs.submission.sbatch_notes import Verdict
 from webapi.serializers import DEVICE_HELP, DEVICES
@@ -216,7 +217,10 @@ class WorkCostSerializer(serializers.Serializer[Any]):
     unbilled_nano = serializers.IntegerField(
         help_text="Cost beside it that is not billed: showback, or use that a commitment pays"
     )
-    price_mode = serializers.ChoiceField(choices=PriceMode.choices)
+    price_mode = serializers.ChoiceField(
+        choices=[*PriceMode.choices, (MIXED, "Mixed")],
+        help_text="Why it is not billed; mixed: partly by showback, partly by a commitment",
+    )
     currency = serializers.CharField()
 
 
@@ -350,8 +354,8 @@ class WaitingCostsSerializer(serializers.Serializer[Any]):
     )
     cost_nano = serializers.IntegerField(
         allow_null=True,
-        help_text="What it is billed at most; null without a price, and for others than the owner "
-        "without view_costs",
+        help_text="What its next attempt is billed at most; null without a price, and for others "
+        "than the owner without view_costs",
     )
     unbilled_nano = serializers.IntegerField(
         allow_null=True,

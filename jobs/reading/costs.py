@@ -47,12 +47,12 @@ def costs_of_job_attempts(job: JobRow, *, actor: Actor, now: datetime) -> Attemp
     return AttemptCosts(currency, {} if currency is None else costs_by_attempt(job.id, now))
 
 
-def sees_cost_of(job: JobRow, actor: Actor) -> bool:
-    """Return whether the actor owns the job, or may view the costs of its team."""
-    return job.user_id == actor.user.pk or actor.holds(Permission.VIEW_COSTS, job.team__path)
+def sees_cost(user_id: UUID, team_path: str, actor: Actor) -> bool:
+    """Return whether the actor owns the job of a user in a team, or may view the team's costs."""
+    return user_id == actor.user.pk or actor.holds(Permission.VIEW_COSTS, team_path)
 
 
 def _currency_for(job: JobRow, actor: Actor) -> str | None:
-    if not sees_cost_of(job, actor):
+    if not sees_cost(job.user_id, job.team__path, actor):
         return None
     return currencies_of([job.organization_id]).get(job.organization_id)

@@ -10,8 +10,11 @@ from uuid import UUID
 from billing.attempt_costs import PartCost, costs_of_parts
 from billing.models import PriceMode
 from billing.scopes import currencies_of
+from jobs.reading.costs import sees_cost
 from tenants.access import Actor
-from tenants.roles import Permission
+
+#: The mode of a cost that is not billed partly by showback, and partly by a commitment.
+MIXED = "mixed"
 
 
 class Part(NamedTuple):
@@ -34,7 +37,8 @@ class Work(NamedTuple):
 class WorkCost(NamedTuple):
     """The billed cost in nano-currency, and the cost beside it that is not billed.
 
-    `price_mode` says why: showback, or use that a commitment pays.
+    `price_mode` says why it is not billed: showback, use that a commitment pays, or `MIXED` for
+    both.
     """
 
     cost_nano: int
@@ -48,17 +52,13 @@ def costs_of_work(work: Sequence[Work], actor: Actor) -> list[WorkCost | None]:
 
     None where the actor may not see it, without a rate card, and for use without a price.
     """
-    seen = [
-        one.parts
-        and (one.user_id == actor.user.pk or actor.holds(Permission.VIEW_COSTS, one.team_path))
-        for one in work
-    ]
+    seen = [bool(one.parts) and sees_cost(one.user_id, one.team_path, actor) for one in work]
     wanted = [one for one, is_seen in zip(work, seen, strict=True) if is_seen]
     currencies = currencies_of({one.organization_id for one in wanted}) if wanted else {}
     parts = [part for one in wanted if one.organization_id in currencies for part in one.parts]
     costs = costs_of_parts({one.attempt: (one.since, one.until) for one in parts})
     return [
-        _sum_of([costs[part.attempt] for part in one.parts], currencies[one.organization_id])
+        sum_of([costs[part.attempt] for part in one.parts], currencies[one.organization_id])
         if is_seen
         and one.organization_id in currencies
         and all(part.attempt in costs for part in one.parts)
@@ -67,12 +67,13 @@ def costs_of_work(work: Sequence[Work], actor: Actor) -> list[WorkCost | None]:
     ]
 
 
-def _sum_of(costs: Sequence[PartCost], currency: str) -> WorkCost:
+def sum_of(costs: Sequence[PartCost], currency: str) -> WorkCost:
+    """Return the cost of several parts, and why some of it is not billed."""
     billed_nano, unbilled_nano, showback_nano = (sum(nanos) for nanos in zip(*costs, strict=True))
     if unbilled_nano == 0:
-        mode = PriceMode.PAY_PER_USE
-    elif billed_nano == 0 and showback_nano == unbilled_nano:
-        mode = PriceMode.SHOWBACK
+        mode = PriceMode.PAY_PER_USE.value
+    elif showback_nano == unbilled_nano:
+        mode = PriceMode.SHOWBACK.value
     else:
-        mode = PriceMode.COMMITMENT
-    return WorkCost(billed_nano, unbilled_nano, mode.value, currency)
+        mode = PriceMode.COMMITMENT.value if showback_nano == 0 else MIXED
+    return WorkCost(billed_nano, unbilled_nano, mode, currency)

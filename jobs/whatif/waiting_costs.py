@@ -18,11 +18,11 @@ HOUR_S = 3_600
 
 @dataclass(frozen=True, slots=True)
 class WaitingCosts:
-    """The most that a waiting job costs, and the budgets in which it counts.
+    """The most that the next attempt of a waiting job costs, and the budgets in which it counts.
 
-    `cost` is that of `seconds` at present prices: its time limit, or an hour without one. None
-    without a price, and for an actor who may not see it. `budgets` has those that the actor may
-    see.
+    `cost` is that of `seconds` at present prices: its time limit, or an hour without one. No more
+    is billed than the job's cost cap leaves. None without a price, and for an actor who may not see
+    it. `budgets` has those that the actor may see.
     """
 
     seconds: int
@@ -31,9 +31,12 @@ class WaitingCosts:
 
 
 def waiting_costs(
-    job_id: UUID, *, sees_cost: bool, actor: Actor, now: datetime
+    job_id: UUID, *, sees_cost: bool, charged_nano: int, actor: Actor, now: datetime
 ) -> WaitingCosts | None:
-    """Return the costs of a visible job that waits. None for a job that was deleted meanwhile."""
+    """Return the costs of a visible job that waits. None for a job that was deleted meanwhile.
+
+    `charged_nano` is what its earlier attempts were charged.
+    """
     job = Job.objects.select_related("team", "priority_class").filter(pk=job_id).first()
     if job is None:
         return None
@@ -49,4 +52,7 @@ def waiting_costs(
             seconds=seconds,
             now=now,
         )
+    if cost is not None and job.cost_cap_nano is not None:
+        left_nano = max(0, job.cost_cap_nano - charged_nano)
+        cost = cost._replace(billed_nano=min(cost.billed_nano, left_nano))
     return WaitingCosts(seconds, cost, budget_effects(shape, job.team, actor=actor, now=now))

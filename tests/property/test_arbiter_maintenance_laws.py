@@ -101,7 +101,8 @@ def test_windows_restrict_jobs_to_the_other_places_and_do_nothing_else(
 ) -> None:
     """Jobs that end before a window, or fit on other nodes, start as if there was no window.
 
-    The same jobs pinned by hand to the clusters and nodes left to them start at the same places.
+    The same jobs pinned by hand to the clusters and nodes left to them start at the same places. A
+    start names the closed nodes of its cluster.
     Without reservations and reclaims, which look ahead in time.
 
     Planted: windows of a pool close the cluster in all pools; they close it in none; a cluster
@@ -120,7 +121,19 @@ def test_windows_restrict_jobs_to_the_other_places_and_do_nothing_else(
                 _pinned(job, snapshot, knobs.reservation_horizon_s) for job in snapshot.queued
             ),
         )
-        assert decide(snapshot, knobs).starts == decide(by_hand, knobs).starts
+        starts = decide(snapshot, knobs).starts
+        assert [start._replace(closed_nodes=()) for start in starts] == [
+            *decide(by_hand, knobs).starts
+        ]
+        jobs = {job.id: job for job in snapshot.queued}
+        for start in starts:
+            job = jobs[start.job]
+            run_s = job.time_limit_s or knobs.reservation_horizon_s
+            met = _met(snapshot, start.pool or job.pool, run_s)
+            named = {
+                node for one in met if one.cluster == start.cluster for node in one.nodes or ()
+            }
+            assert start.closed_nodes == tuple(sorted(named))
 
 
 @_SLOW

@@ -13582,7 +13582,7 @@ export interface components {
         WaitingCosts: {
             /** @description Those of them that the caller may see */
             budgets: components["schemas"]["BudgetEffect"][];
-            /** @description What it is billed at most; null without a price, and for others than the owner without view_costs */
+            /** @description What its next attempt is billed at most; null without a price, and for others than the owner without view_costs */
             cost_nano: number | null;
             currency: string | null;
             price_mode: components["schemas"]["PriceMode"] | components["schemas"]["NullEnum"];
@@ -13856,10 +13856,26 @@ export interface components {
             /** @description The billed cost */
             cost_nano: number;
             currency: string;
-            price_mode: components["schemas"]["PriceMode"];
+            /**
+             * @description Why it is not billed; mixed: partly by showback, partly by a commitment
+             *
+             *     * `pay_per_use` - Pay Per Use
+             *     * `commitment` - Commitment
+             *     * `showback` - Showback
+             *     * `mixed` - Mixed
+             */
+            price_mode: components["schemas"]["WorkCostPriceModeEnum"];
             /** @description Cost beside it that is not billed: showback, or use that a commitment pays */
             unbilled_nano: number;
         };
+        /**
+         * @description * `pay_per_use` - Pay Per Use
+         *     * `commitment` - Commitment
+         *     * `showback` - Showback
+         *     * `mixed` - Mixed
+         * @enum {string}
+         */
+        WorkCostPriceModeEnum: "pay_per_use" | "commitment" | "showback" | "mixed";
         /** @description A quota that a write would change. A value of null is no quota. */
         WrittenQuota: {
             after: {

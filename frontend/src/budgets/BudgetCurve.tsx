@@ -8,11 +8,11 @@ import { DataTable } from "../ui/DataTable";
 import { Lines } from "../ui/states";
 import { formatShare } from "../ui/units";
 import { formatAmount, UNITS, windowText } from "./amounts";
-import { curveOf, curveSentence, inUnits, type CurveDay } from "./curve";
+import { curveOf, curveSentence, dayName, inUnits, type CurveDay } from "./curve";
 import { budgetQuery } from "./queries";
 import "./budgets.css";
 
-/** What a budget used by day, against an even use: as a sentence, and as a chart or as a table. */
+/** The use of a budget by day, against an even use: as a sentence, and as a chart or as a table. */
 export function BudgetCurve({ budget }: { budget: Budget }) {
   const detail = useQuery(budgetQuery(budget.id));
   if (detail.error) return null;
@@ -70,14 +70,6 @@ function DaysTable({ budget, curve }: { budget: BudgetDetail; curve: readonly Cu
     />
   );
 }
-
-/** "Wed 25 Nov". */
-function dayName(day: string): string {
-  return new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short" })
-    .format(Date.parse(day))
-    .replace(",", "");
-}
-
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** The use so far as an area, its forecast, an even use, and the limit. */

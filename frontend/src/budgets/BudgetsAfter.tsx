@@ -3,7 +3,7 @@ import { Fact } from "../ui/Facts";
 import { leftAfter } from "./amounts";
 import "./budgets.css";
 
-/** What each budget has left after a job or the tasks of an array: a line of facts each. */
+/** The rest of each budget after a job or the tasks of an array: a line of facts each. */
 export function BudgetsAfter({
   budgets,
   tasks = 1,

@@ -1,17 +1,17 @@
 import type { BudgetDetail } from "../api/types";
 import { UNITS } from "./amounts";
 
-/** One day of a budget's window. Amounts are in the integers of the API, at the end of the day. */
+/** A day of a budget's window. Amounts are in the integers of the API, at the end of the day. */
 export interface CurveDay {
   /** "2026-11-25". */
   day: string;
-  /** What was used on this day; null for a day to come. */
+  /** The use on this day; null for a day to come. */
   used: number | null;
-  /** What was used since the window began; null for a day to come. */
+  /** The use since the window began; null for a day to come. */
   total: number | null;
   /** The straight line from the last counted day to the forecast; null before it, and without a forecast. */
   forecast: number | null;
-  /** What an even use would have used. */
+  /** The use by then if it were even. */
   even: number;
 }
 
@@ -53,4 +53,11 @@ export function curveSentence(curve: readonly CurveDay[], limit: number, formatS
 /** An amount of a budget in its unit, for the scale of a chart. */
 export function inUnits(amount: number | null, measure: BudgetDetail["measure"]): number | null {
   return amount === null ? null : amount / UNITS[measure];
+}
+
+/** "Wed 25 Nov" of "2026-11-25". */
+export function dayName(day: string): string {
+  return new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", weekday: "short", day: "numeric", month: "short" })
+    .format(Date.parse(day))
+    .replace(",", "");
 }

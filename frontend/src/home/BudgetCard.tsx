@@ -5,6 +5,7 @@ import type { Budget, Session } from "../api/types";
 import { formatAmount, formatWithUnit, POLICY_WORDS, windowText } from "../budgets/amounts";
 import { BudgetCurve } from "../budgets/BudgetCurve";
 import { BudgetUse, Left } from "../budgets/BudgetUse";
+import { dayName } from "../budgets/curve";
 import { budgetQuery, budgetsQuery } from "../budgets/queries";
 import { runsOutAtMs } from "../budgets/runsOut";
 import { AskLink } from "../requests/AskLink";
@@ -25,7 +26,8 @@ export function BudgetCard({ session, scope }: { session: Session; scope: string
   const [budget, ...others] = found;
   const detail = useQuery({ ...budgetQuery(budget?.id ?? ""), enabled: budget !== undefined });
   if (budget === undefined) return null;
-  const yesterday = detail.data?.days.at(-2);
+  // The last day that is whole.
+  const lastWhole = detail.data?.days.at(-2);
   const { state } = budget;
   return (
     <Card label="Budget" tone={state.left <= 0 ? "bad" : undefined}>
@@ -45,7 +47,7 @@ export function BudgetCard({ session, scope }: { session: Session; scope: string
         <Fact name="Left">
           <Left budget={budget} />
         </Fact>
-        {yesterday !== undefined && <Fact name="Used yesterday">{formatAmount(yesterday.used, budget)}</Fact>}
+        {lastWhole !== undefined && <Fact name={`Used on ${dayName(lastWhole.day)}`}>{formatAmount(lastWhole.used, budget)}</Fact>}
         {state.forecast !== null && <Fact name={`Forecast for the ${windowText(budget)}`}>{formatAmount(state.forecast, budget)}</Fact>}
         <Fact name="At 100 %">{POLICY_WORDS[budget.policy]}</Fact>
       </Facts>

@@ -31,5 +31,5 @@ export function StopAnother({ scope, pool, user }: { scope: string | undefined; 
   );
 }
 
-/** What a stop of another job can do: a notice is never taken back. */
+/** The effect of a stop of another job: a notice is never taken back. */
 export const STOP_ANOTHER_HINT = "A notice is final. GPUs of another job that you stop can go to the next attempt.";

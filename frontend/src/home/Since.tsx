@@ -44,7 +44,7 @@ const END_WORDS: Record<End["how"], string> = {
 };
 const EVENTS_SHOWN = 12;
 
-/** One line of the card: a job whose GPUs are idle now, or whose work was lost. */
+/** A line of the card: a job whose GPUs are idle now, or whose work was lost. */
 interface Wasted {
   key: string;
   job: Pick<Loss, "id" | "name" | "team" | "user" | "device">;
@@ -66,7 +66,7 @@ export function Waste({ scope, node }: { scope: string | undefined; node: string
     <Card label="Waste">
       <div className="spread">
         <h2>Waste</h2>
-        <span className="small faint">idle now, and work lost in the last 24 h</span>
+        <span className="small faint">{node === undefined ? "work lost in the last 24 h" : "idle now, and work lost in the last 24 h"}</span>
       </div>
       <QueryView query={today} loading={<Lines count={3} label="Loading lost work" />}>
         {(data) =>
@@ -77,6 +77,8 @@ export function Waste({ scope, node }: { scope: string | undefined; node: string
           )
         }
       </QueryView>
+      {node === undefined && <p className="small dim">Choose a team above to see GPUs that are idle now.</p>}
+      {unused.isError && <p className="small dim">GPUs that are idle now cannot be shown: the server does not answer.</p>}
     </Card>
   );
 }
@@ -180,11 +182,12 @@ function sumOf(today: Today, { device, lost_mgpu_s: lost }: Today["totals"][numb
   if (first === undefined || !isWhole || costs.some(({ currency }) => currency !== first.currency)) return null;
   const billed = costs.reduce((sum, cost) => sum + cost.cost_nano, 0);
   const unbilled = costs.filter((cost) => cost.unbilled_nano > 0);
-  const isShowback = billed === 0 && unbilled.every(({ price_mode: mode }) => mode === "showback");
+  const modes = new Set(unbilled.map(({ price_mode: mode }) => mode));
+  const [mode = "pay_per_use"] = modes;
   return {
     cost_nano: billed,
     unbilled_nano: unbilled.reduce((sum, cost) => sum + cost.unbilled_nano, 0),
-    price_mode: isShowback ? "showback" : "commitment",
+    price_mode: modes.size > 1 ? "mixed" : mode,
     currency: first.currency,
   };
 }

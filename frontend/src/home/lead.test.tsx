@@ -12,6 +12,7 @@ import { accessibilityFaults, open, type Override } from "../test/render";
 
 const EURO = 1_000_000_000;
 const NLP = "ai-company/research/nlp";
+const VISION = "ai-company/research/vision";
 
 function aLead() {
   return aSession({
@@ -133,6 +134,20 @@ describe("home of a lead", () => {
     ["showback", [{ cost_nano: 0, unbilled_nano: 80 * EURO, price_mode: "showback" }, null], 40, /40\.00showback: not billed \(would cost €80\.00\)Open/, "–"],
     ["more losses than are listed", [{ cost_nano: EURO }, { cost_nano: EURO }], 59, /40\.00€1\.00Open/, "–"],
     ["two currencies", [{ cost_nano: EURO }, { cost_nano: EURO, currency: "USD" }], 58, /40\.00€1\.00Open/, "–"],
+    [
+      "billed beside showback",
+      [{ cost_nano: EURO }, { unbilled_nano: 80 * EURO, price_mode: "showback" }],
+      58,
+      /40\.00€1\.00Open/,
+      "€1.00; showback, not billed: €80.00",
+    ],
+    [
+      "showback beside a commitment",
+      [{ unbilled_nano: EURO, price_mode: "commitment" }, { unbilled_nano: 80 * EURO, price_mode: "showback" }],
+      58,
+      /40\.00€0\.00; covered by the commitment: €1\.00Open/,
+      "€0.00; not billed: €81.00",
+    ],
     ["all of one", [{ cost_nano: EURO }, { cost_nano: 2 * EURO }], 58, /40\.00€1\.00Open/, "€3.00"],
   ] as [string, (Partial<NonNullable<Today["waste"][number]["cost"]>> | null)[], number, RegExp, string][])(
     "sums the cost of lost work only where it is whole: %s",
@@ -152,6 +167,26 @@ describe("home of a lead", () => {
       expect(within(rows[3] as HTMLElement).getAllByRole("cell").at(-2)).toHaveTextContent(total);
     },
   );
+
+  it("asks a lead of two teams to choose one for idle GPUs, and shows the lost work of both", async () => {
+    const grants = [NLP, VISION].map((path) => ({ role: "team_lead" as const, node_path: path }));
+    const permissions = { ...aLead().permissions, [VISION]: aLead().permissions[NLP] ?? [] };
+    const { requests } = open("/", { company: aCompany({ session: aSession({ grants, permissions }) }) });
+    const card = await screen.findByRole("region", { name: "Waste" });
+    await within(card).findByRole("row", { name: /^probe-long-context/ });
+    expect(card).toHaveTextContent("Choose a team above to see GPUs that are idle now.");
+    expect(card).not.toHaveTextContent("idle now, and");
+    expect(requests.filter(({ path }) => path === "/api/v1/unused-resources")).toEqual([]);
+  });
+
+  it("says that idle GPUs cannot be shown where the server does not answer", async () => {
+    open("/", {
+      company: aCompany({ session: aLead() }),
+      override: ({ path }) => (path === "/api/v1/unused-resources" ? { status: 403, body: { detail: "No." } } : undefined),
+    });
+    const card = await screen.findByRole("region", { name: "Waste" });
+    await waitFor(() => expect(card).toHaveTextContent("GPUs that are idle now cannot be shown"));
+  });
 
   it("has no costs for readers who may not see them", async () => {
     const day = theDay(null);
@@ -237,7 +272,7 @@ describe("home of a lead", () => {
     const sentence = "Day 3 of 30: 30 % is used. Even use would be at 10 %.";
     expect(await within(card).findByRole("img", { name: `Use of Training by day. ${sentence} The table has each day.` })).toBeInTheDocument();
     expect(card).toHaveTextContent(sentence);
-    expect(within(card).getByRole("row", { name: /^Used yesterday/ })).toHaveTextContent("Used yesterday3.0");
+    expect(within(card).getByRole("row", { name: /^Used on/ })).toHaveTextContent("Used on Mon 2 Nov3.0");
     await user.click(within(card).getByRole("button", { name: "Show as table" }));
     const rows = within(within(card).getByRole("table", { name: "Use by day" })).getAllByRole("row");
     expect(rows.map((row) => row.textContent)).toEqual([

@@ -33,7 +33,7 @@ export function AskForMore({ job, code }: { job: JobDetail; code: Explanation["c
   const gpus = kind === "guarantee" || kind === "borrow_limit" ? formatGpus(job.mgpu).replaceAll(",", "") : undefined;
   const pool = job.pools.length === 1 ? job.pools[0] : undefined;
   return (
-    <p>
+    <p className="more">
       <AskLink asked={{ ask: kind, node: job.team, pool, gpus }}>
         {LABELS[kind] ?? "Ask for more…"}
       </AskLink>

@@ -34,7 +34,7 @@ export function CheckpointsCard({ job }: { job: JobDetail }) {
         <>
           <Saved job={job} saved={saved} />
           <p className="small dim more">
-            {waitsAgain ? `Attempt ${formatCount(job.attempt + 1)} can resume from the latest one.` : "A clone of the job can resume from the latest one."}
+            {waitsAgain ? "The next attempt can resume from the latest one." : "A clone of the job can resume from the latest one."}
           </p>
         </>
       )}
@@ -75,9 +75,13 @@ function Saved({ job, saved }: { job: JobDetail; saved: readonly SavedAttempt[] 
           isHeading: true,
           cell: ({ number }, at) => (
             <>
-              <Link to="." search={(before) => ({ ...before, tab: "log", attempt: number, rank: 0 })}>
-                {number}
-              </Link>{" "}
+              {job.can.includes("logs") ? (
+                <Link to="." search={(before) => ({ ...before, tab: "log", attempt: number, rank: 0 })}>
+                  {number}
+                </Link>
+              ) : (
+                number
+              )}{" "}
               {at === 0 && <span className="pill run">latest</span>}
             </>
           ),

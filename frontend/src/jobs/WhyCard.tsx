@@ -125,7 +125,12 @@ function GivingBack({ explanation, device }: { explanation: Explanation; device:
                   {victim.name}
                 </Link>
               ),
-            total: () => <>Total held by these jobs{awaited < total && <> (this job needs {formatGpus(awaited)})</>}</>,
+            total: () => (
+              <>
+                Total held by these jobs
+                {awaited < total && <div className="small faint">this job needs {formatGpus(awaited)}</div>}
+              </>
+            ),
           },
           {
             header: "Team",

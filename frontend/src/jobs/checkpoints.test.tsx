@@ -66,7 +66,7 @@ describe("the checkpoints of a failed job", () => {
   it("say which attempt resumes from the latest where the job waits again", async () => {
     openJob([attempt(1, 7, 2, 1)], { state: "queued", current_attempt: null, checkpoint_path: null });
     const card = await screen.findByRole("region", { name: "Checkpoints" });
-    expect(card).toHaveTextContent("Attempt 2 can resume from the latest one.");
+    expect(card).toHaveTextContent("The next attempt can resume from the latest one.");
     expect(card).toHaveTextContent("The job names no checkpoint path: its script finds the checkpoint.");
   });
 

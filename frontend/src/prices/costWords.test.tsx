@@ -13,6 +13,8 @@ describe("the words of a cost", () => {
     [8, 0, "pay_per_use", "€8.00"],
     [8, 16, "commitment", "€8.00; covered by the commitment: €16.00"],
     [0, 16, "showback", "showback: not billed (would cost €16.00)"],
+    [8, 16, "showback", "€8.00; showback, not billed: €16.00"],
+    [8, 16, "mixed", "€8.00; not billed: €16.00"],
     [0, 0, "showback", "€0.00"],
   ] as const)("of %d billed and %d not, in %s", (billed, unbilled, mode, words) => {
     expect(costWords(billed * NANO, unbilled * NANO, mode, "EUR")).toBe(words);

@@ -57,6 +57,8 @@ class KubernetesMetrics:
         A cluster without the metrics API has no samples. A missing right is noted for its page.
         """
         if not keys:
+            # The refusal is not tried again until a job runs.
+            self._connector.note_metrics("")
             return ()
         listed, refusal = _listed(self._connector.api, self._connector.cluster_id)
         self._connector.note_metrics(refusal)

@@ -11,6 +11,7 @@ from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 from uuid_utils.compat import uuid7
 
+from billing.attempt_costs import PartCost
 from billing.models import MeteredAttempt, UsageSegment
 from builders.api_callers import by_token
 from builders.billing_builders import a_metered_attempt, a_rate_card, at, terms_of
@@ -22,6 +23,7 @@ from clusters.models import Cluster
 from jobs.api import today as views
 from jobs.models import Attempt, Job
 from jobs.reading import recent_ends as module
+from jobs.reading.part_costs import sum_of
 from jobs.reading.recent_ends import RecentEnds, recent_ends
 from primitives.clock import SystemClock
 from primitives.errors import InvalidRequest, NotFound
@@ -242,6 +244,32 @@ def test_a_loss_that_is_not_billed_says_what_it_would_cost(
     two_losses(world)
     terms_of(a_rate_card(world.company.organization), mode)
     assert costs(asked(actor_of(world.alice))) == expected
+
+
+def test_a_loss_costs_the_minimum_time_where_the_terms_have_one(world: World) -> None:
+    """A minute on 8 GPUs at 2 EUR is billed as 3,600 s. Against: the use without its top-up."""
+    ran(world.company, world.bob, "short", start=HOUR, end=HOUR + 60, state="failed")
+    terms_of(a_rate_card(world.company.organization), "pay_per_use", minimum_s=3_600)
+    found = asked(actor_of(world.alice))
+    assert costs(found) == {"short": (16, 0, "pay_per_use")}
+    assert [row["cost"]["cost_nano"] for row in found.ends] == [16 * EURO]
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([(1, 0, 0)], (1, 0, "pay_per_use")),
+        ([(1, 0, 0), (0, 2, 2)], (1, 2, "showback")),
+        ([(0, 2, 0)], (0, 2, "commitment")),
+        ([(1, 2, 0), (0, 2, 2)], (1, 4, "mixed")),
+    ],
+)
+def test_the_cost_of_several_parts_says_why_some_of_it_is_not_billed(
+    parts: list[tuple[int, int, int]], expected: tuple[int, int, str]
+) -> None:
+    """Against: showback beside a billed part as paid by a commitment."""
+    found = sum_of([PartCost(*part) for part in parts], "EUR")
+    assert found == (*expected, "EUR")
 
 
 def test_the_cost_of_a_loss_is_for_those_who_see_the_cost_of_the_job(

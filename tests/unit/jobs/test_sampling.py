@@ -348,5 +348,8 @@ def test_a_moment_of_an_attempt_has_one_point_without_negative_figures(
         MetricPoint.objects.create(attempt=attempt, at=NOW)
     with pytest.raises(IntegrityError, match="metric_point_is_not_negative"), transaction.atomic():
         MetricPoint.objects.create(attempt=attempt, at=NOW + timedelta(1), memory_bytes=-1)
-    with pytest.raises(IntegrityError, match="metric_point_is_not_negative"), transaction.atomic():
+    with (
+        pytest.raises(IntegrityError, match="metric_point_rate_is_not_negative"),
+        transaction.atomic(),
+    ):
         MetricPoint.objects.create(attempt=attempt, at=NOW + timedelta(1), cpu_rate_milli=-1)

@@ -1,4 +1,4 @@
-"""What the page of a waiting job says of its cost, and of budgets after it."""
+"""The cost of a waiting job on its page, and the budgets after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders.api_callers import by_token
-from builders.billing_builders import a_rate_card, at, terms_of
+from builders.billing_builders import a_metered_attempt, a_rate_card, at, terms_of
 from builders.budget_builders import GPU_HOUR, an_evaluated_budget
 from builders.cast import Cast, a_cast
 from builders.clocks import ClockAt
@@ -110,3 +110,17 @@ def test_a_job_that_does_not_wait_has_no_plan(company: Company, cast: Cast) -> N
     a_rate_card(company.organization, start=int((NOW - at(0)) / timedelta(seconds=1)) - HOUR)
     for state, has_plan in (("queued", True), ("held", True), ("succeeded", False)):
         assert (shown(cast.bob, waiting(company, cast.bob, state=state)) is not None) is has_plan
+
+
+@pytest.mark.parametrize(
+    ("cap", "charged_s", "cost"), [(25, 0, 25), (50, 0, 40), (25, HOUR, 17), (5, HOUR, 0)]
+)
+def test_no_more_is_billed_than_the_cost_cap_leaves(
+    company: Company, cast: Cast, cap: int, charged_s: int, cost: int
+) -> None:
+    """The job used 4 GPUs for `charged_s` at 2 EUR before. Against: the cap is not looked at."""
+    a_rate_card(company.organization)
+    job = waiting(company, cast.bob, cost_cap_nano=cap * EURO)
+    if charged_s:
+        a_metered_attempt(job.team, 0, charged_s, job_id=job.pk, mgpu=4_000)
+    assert shown(cast.bob, job)["cost_nano"] == cost * EURO

@@ -50,16 +50,21 @@ def feature_terms(wanted: tuple[str, ...], features: Features) -> list[dict[str,
 
 
 def without_nodes(terms: Sequence[Mapping[str, Any]], nodes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return node selector terms that select what `terms` do, without the named nodes.
+    """Return node selector terms for the nodes of `terms`, without the named nodes.
 
-    No terms select all nodes. A field takes one name only, so there is an entry for each node.
+    No terms stand for all nodes, and an empty term for none, as in Kubernetes. A field takes one
+    name only, so there is an entry for each node.
     """
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
     if not fields:
         return [dict(term) for term in terms]
+    if not terms:
+        return [{"matchFields": fields}]
     return [
         {**term, "matchFields": [*(term.get("matchFields") or ()), *fields]}
-        for term in terms or [{}]
+        if term.get("matchExpressions") or term.get("matchFields")
+        else dict(term)
+        for term in terms
     ]
 
 

@@ -344,19 +344,23 @@ def test_features_are_labels() -> None:
         feature_terms(("ib-",), features)
 
 
-@pytest.mark.parametrize(
-    "terms", [[], [{"matchExpressions": [{"key": "a"}]}, {"matchFields": [{"key": "b"}]}]]
-)
-def test_closed_nodes_are_left_out_of_every_term(terms: list[dict[str, Any]]) -> None:
-    """Any one term is enough for a node. Planted: only the first term leaves them out."""
+def test_closed_nodes_are_left_out_of_every_term() -> None:
+    """Any one term is enough for a node, and an empty term selects none.
+
+    Planted: only the first term leaves them out; an empty term selects all other nodes.
+    """
     fields = [
         {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]},
         {"key": "metadata.name", "operator": "NotIn", "values": ["n2"]},
     ]
-    assert without_nodes(terms, ()) == terms
-    assert without_nodes(terms, ("n1", "n2")) == [
-        {**term, "matchFields": [*term.get("matchFields", []), *fields]} for term in terms or [{}]
+    a, b, empty = {"matchExpressions": [{"key": "a"}]}, {"matchFields": [{"key": "b"}]}, {}
+    assert without_nodes([a, b, empty], ()) == [a, b, empty]
+    assert without_nodes([a, b, empty], ("n1", "n2")) == [
+        {**a, "matchFields": fields},
+        {"matchFields": [{"key": "b"}, *fields]},
+        empty,
     ]
+    assert without_nodes([], ("n1", "n2")) == [{"matchFields": fields}]
 
 
 CORES = {"device": "cpu", "node_selector": {"zone": "a", "pool": "batch"}}
