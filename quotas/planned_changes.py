@@ -315,17 +315,20 @@ def carry_out_due(*, now: datetime, limit: int = ROUND_MAX) -> int:
     """Expire at most `limit` drafts, then apply and revert at most `limit` due changes.
 
     Return how many. The earliest due change comes first. At one moment, reverts come first, because
-    they may make room. Safe to run twice at once: each change is handled in its own transaction by
-    the holder of its lock.
+    they may make room. Of these the change that was applied last comes first, because each finds
+    the quotas as it left them. Safe to run twice at once: each change is handled in its own
+    transaction by the holder of its lock.
     """
     rows = PlannedChange.objects
     expired = rows.filter(status=PlannedStatus.DRAFT, expires_at__lte=now).order_by("expires_at")
     due = rows.filter(status=PlannedStatus.SCHEDULED, apply_at__lte=now).order_by("apply_at", "pk")
-    over = rows.filter(status=PlannedStatus.APPLIED, revert_at__lte=now).order_by("revert_at", "pk")
+    over = rows.filter(status=PlannedStatus.APPLIED, revert_at__lte=now).order_by(
+        "revert_at", "-applied_at", "-pk"
+    )
     done = sum([_expire(pk, now) for pk in list(expired.values_list("pk", flat=True)[:limit])])
-    changes = [(at, 1, pk) for pk, at in due.values_list("pk", "apply_at")[:limit]]
-    changes += [(at, 0, pk) for pk, at in over.values_list("pk", "revert_at")[:limit]]
-    for _, is_new, pk in sorted(changes)[:limit]:
+    changes = [(at, 0, pk) for pk, at in over.values_list("pk", "revert_at")[:limit]]
+    changes += [(at, 1, pk) for pk, at in due.values_list("pk", "apply_at")[:limit]]
+    for _, is_new, pk in sorted(changes, key=lambda change: change[:2])[:limit]:
         done += (_apply_scheduled if is_new else _take_back)(pk, now)
     return done
 

@@ -461,6 +461,27 @@ def test_of_one_moment_what_is_taken_back_makes_room_for_what_is_applied() -> No
     assert (status_of(day)[0], gpus(company.nlp, company.vision)) == ("applied", [8, 8])
 
 
+@pytest.mark.parametrize("later_s", [0, 60])
+def test_of_two_changes_of_a_quota_until_one_moment_the_last_is_taken_back_first(
+    later_s: int,
+) -> None:
+    """Vision lends nlp 4 GPUs until the hour, and has 2 of them back until then.
+
+    Against: the first change is taken back first, finds other quotas and is kept for good."""
+    company = a_company()
+    admin = admin_of(company.research)
+    first = applied(admin, drafted(admin, company, revert_after_s=3_600))
+    both = [*alone(company.nlp, 10), *alone(company.vision, 6)]
+    draft = drafted(admin, company, edits=both, revert_after_s=3_600 - later_s)
+    second = applied(admin, draft, now=NOW + timedelta(seconds=later_s))
+    assert (gpus(company.nlp, company.vision), first.revert_at) == ([10, 6], second.revert_at)
+
+    assert carry_out_due(now=NOW + HOUR) == 2
+
+    assert (status_of(first)[0], status_of(second)[0]) == ("reverted", "reverted")
+    assert gpus(company.nlp, company.vision) == [8, 8]
+
+
 def test_nothing_is_taken_back_where_something_else_changed_these_quotas() -> None:
     """Planted: only the first edit's version compared."""
     company = a_company()
