@@ -84,6 +84,7 @@ NOT_TOLD: dict[type[Model], set[str]] = {
     },
     Attempt: {
         "id",
+        "closed_nodes",
         "mgpu",
         "epoch",
         "native_id",
@@ -101,7 +102,15 @@ NOT_TOLD: dict[type[Model], set[str]] = {
         "forgotten_at",
     },
     # Open ones are read in each cycle.
-    Reclaim: {"id", "cluster_id", "pool_id", "slots", "created_at", "grace_until"},
+    Reclaim: {
+        "id",
+        "cluster_id",
+        "pool_id",
+        "slots",
+        "closed_nodes",
+        "created_at",
+        "grace_until",
+    },
     ClusterNode: {"id", "reason", "seen_at"},
 }
 
